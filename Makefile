@@ -1,0 +1,35 @@
+# learn: the notebooks in JupyterLab. test: everything that must hold. demo: hand-ins graded before your eyes.
+# TORCH_INDEX=https://download.pytorch.org/whl/cpu takes a torch without CUDA (2 GB less on Linux). PORT=8888 is JupyterLab's.
+PYTHON ?= python3
+VENV ?= .venv
+PORT ?= 8888
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+learn: $(VENV)/ready
+	$(BIN)/jupyter lab --port=$(PORT) --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
+
+test: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/grader release --check
+	$(BIN)/pytest --nbval-lax --ignore=tests/browser tests solutions
+
+demo: $(VENV)/ready
+	$(BIN)/python -m grader.demo demo
+
+release: $(VENV)/ready
+	$(BIN)/grader release
+
+bench: $(VENV)/ready
+	$(BIN)/python -m benchmarks
+
+browser: $(VENV)/ready
+	$(BIN)/pytest tests/browser
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev]'
+	touch $@
+
+.PHONY: learn test demo release bench browser

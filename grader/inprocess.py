@@ -1,0 +1,45 @@
+"""Runs a notebook's cells in this very process: for the course's own code and known mistakes, never for a hand-in."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping
+from typing import Any
+
+from grader.course import Cell, Notebook
+
+REPLAYED = ("given", "solution", "bring", "scenario")  # what a check may rely on
+
+
+def namespace(notebook: Notebook, answers: Mapping[str, str] = {}) -> dict[str, Any]:
+    """The names that a check may use, with the source in `answers` (by exercise) in the place of the key's."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in notebook.of_kind(*REPLAYED):
+        execute(answers.get(cell.name, cell.source), names, f"<{notebook.name}:{cell.name}>")
+    return names
+
+
+def execute(source: str, names: dict[str, Any], filename: str) -> None:
+    """Executes source text so that tracebacks and inspect can show its lines."""
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), names)
+
+
+def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tuple[BaseException | None, dict[str, Any]]:
+    """What a check raises when it is run alone in a copy of `names` (None when it passes), and the copy."""
+    own = dict(names)
+    try:
+        execute(check.source if hidden else check.visible, own, f"<check:{check.name}>")
+    except Exception as e:  # whatever a wrong answer makes of a check
+        return e, own
+    return None, own
+
+
+def line_of(error: BaseException) -> int:
+    """The line in the check's own text at which `error` left it (0 if it never was in one)."""
+    traceback, line = error.__traceback__, 0
+    while traceback:
+        if traceback.tb_frame.f_code.co_filename.startswith("<check:"):
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line

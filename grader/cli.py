@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import textwrap
 from pathlib import Path
 
-from grader.course import CourseError
+from grader.course import CourseError, read_course
+from grader.jail import JailError
+from grader.judge import Judge, Result
 from grader.release import ROOT, build, differences
+from grader.submission import Unreadable, read_submission
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.command(options)
-    except CourseError as e:
+    except (CourseError, JailError) as e:
         return _refuse(e)
     except KeyboardInterrupt:
         return _refuse("stopped; run the same command again to go on", 130)
@@ -38,6 +43,51 @@ def _parser() -> argparse.ArgumentParser:
         "--check", action="store_true", help="write nothing; exit 1 when a built notebook is not what its source text gives"
     )
     return parser
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Grades one file or every notebook of a folder."""
+    course = [notebook.with_seed(options.seed) for notebook in read_course(ROOT / "solutions")]
+    path: Path = options.path
+    if not path.exists():
+        return _refuse(f"{path}: no such file or folder")
+    files = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts) if path.is_dir() else [path]
+    if not files:
+        return _refuse(f"{path}: no notebook (.ipynb) in this folder")
+    results, status = [], 0
+    with Judge(allow_no_jail=options.no_jail) as judge:
+        for file in files:
+            try:
+                result = judge.judge(read_submission(file.read_bytes(), file.name, course))
+            except (Unreadable, OSError) as e:
+                status = _refuse(f"{file}: {e.strerror if isinstance(e, OSError) else e}")
+                continue
+            results.append(result)
+            if not options.json:
+                print(table(result, str(file)), flush=True)
+    if options.json:
+        objects = [json.loads(result.to_json()) for result in results]
+        if path.is_dir() or objects:
+            print(json.dumps(objects if path.is_dir() else objects[0], ensure_ascii=False, indent=1))
+    return status
+
+
+def table(result: Result, heading: str) -> str:
+    """The verdicts on one hand-in for a person: a line a check, and under it what failed."""
+    checks = [v for v in result.checks if v.points is not None]
+    width = max(len(v.title) for v in result.checks)
+    lines = [f"\n{heading}: {result.points:g} of {result.max_points} points ({result.notebook})"]
+    exercise = ""
+    for verdict in result.checks:
+        if verdict.exercise != exercise and verdict in checks:
+            exercise = verdict.exercise
+            own = [v for v in checks if v.exercise == exercise]
+            lines.append(f"  {exercise}  {sum(v.points or 0 for v in own):g}/{sum(v.max_points for v in own)}")
+        mark, points = ("\u2013", "-") if verdict.points is None else ("\u2713" if verdict.passed else "\u2717", f"{verdict.points:g}")
+        lines.append(f"    {mark} {verdict.title:{width}}  {points:>3}/{verdict.max_points}")
+        if not verdict.passed:
+            lines += [textwrap.fill(verdict.message, 110, initial_indent="        ", subsequent_indent="        ")]
+    return "\n".join([*lines, *(f"  note: {note}" for note in result.notes)])
 
 
 def _jail_option(parser: argparse.ArgumentParser) -> None:

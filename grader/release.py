@@ -24,6 +24,8 @@ from nbgrader.preprocessors import (
 
 from grader.course import Cell, Notebook, read_course
 from grader.fingerprints import fingerprints
+from grader.hints import hints, shapes
+from grader.mistakes import versions
 
 ROOT = Path(__file__).parent.parent
 FEEDBACK = Path(__file__).with_name("learner_cell.py")
@@ -161,12 +163,26 @@ def _machinery(name: str, source: str, *, markdown: bool = False) -> NotebookNod
 
 def _feedback(notebook: Notebook, following: str) -> str:
     """The folded cell: learner_cell.py and, as data, what it has to know of this notebook."""
-    checks = {c.title: [c.name, c.exercise, c.points] for c in notebook.of_kind("check")}
+    known = {v.name: [v.summary, v.hint] for v in versions(notebook.name) if v.wrong}
+    prints = fingerprints(notebook)
+    tables = {
+        "checks": {c.title: [c.name, c.exercise, c.points] for c in notebook.of_kind("check")},
+        "hints": hints(notebook),
+        "shapes": shapes(notebook),
+        "mistakes": {name: known[name] for name in known if name in {p[1] for p in prints}},
+    }
     written = sum(c.points for c in notebook.of_kind("answer"))
-    known = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in fingerprints(notebook))
-    call = (
-        f"feedback = Feedback(\n notebook={notebook.name!r}, following={following!r}, written={written},\n"
-        f" checks={json.dumps(checks, ensure_ascii=False)},\n fingerprints=[\n{known}\n ],\n)\n"
+    call = "\n".join(
+        [
+            "feedback = Feedback(",
+            f"  notebook={notebook.name!r}, following={following!r}, written={written},",
+            *(f"  {name}={json.dumps(table, ensure_ascii=False)}," for name, table in tables.items()),
+            "  fingerprints=[",
+            *(f"  {json.dumps(entry, ensure_ascii=False)}," for entry in prints),
+            "  ],",
+            ")",
+            "hint = feedback.hint",
+        ]
     )
     return FEEDBACK.read_text(encoding="utf-8").rstrip("\n") + "\n\n\n" + call
 

@@ -2,10 +2,10 @@
 # # 1. From PPO's critic to GRPO's group
 #
 # A language model answers a question and earns a reward of 1. Was that good? You cannot tell yet: for an easy
-# question it is nothing, for a hard one it is a small miracle. A policy learns from the difference between what it
-# got and what was to be expected, and the whole art is in "what was to be expected". PPO trains a second network to
-# know it. GRPO asks the other answers to the same question. In this notebook you write both, see what each costs,
-# and find out when a group of answers has nothing to say.
+# question it is nothing, for a hard one it is a small miracle. A policy learns from the difference between
+# what it got and what was to be expected, and the whole art is in "what was to be expected". PPO trains a
+# second network to know it. GRPO asks the other answers to the same question. In this notebook you write
+# both, see what each costs, and find out when a group of answers has nothing to say.
 #
 # | | |
 # |---|---|
@@ -15,9 +15,9 @@
 # | **You will write** | `gae_advantages`, `group_advantages`, `dead_group_probability`, `smallest_group_size`, and a few sentences |
 # | **Next** | Notebook 2, where the advantages enter the loss that GRPO minimises |
 #
-# How it works: run the cells from top to bottom. Where a cell says `YOUR CODE HERE`, replace that line and the one
-# below it by your answer. The cells after it check your answer and tell you in words what they found. You can run
-# them as often as you like.
+# How it works: run the cells from top to bottom. Where a cell says `YOUR CODE HERE`, replace that line and
+# the one below it by your answer. The cells after it check your answer and tell you in words what they found.
+# You can run them as often as you like.
 
 # %% given setup
 import math
@@ -64,19 +64,19 @@ def number(x):
 #
 # Two questions, two answers each. The answers to the first earn 1 and 2, those to the second 0.5 and 1.5.
 #
-# Reinforcement learning needs a number for each answer that says: more of this, or less? The reward itself will
-# not do. The *better* answer to the second question (1.5) earned less than it takes to stand out from the first
-# question's, and if all rewards are positive, everything is to become more likely, bad answers too.
+# Reinforcement learning needs a number for each answer that says: more of this, or less? The reward itself
+# will not do. The *better* answer to the second question (1.5) earned less than it takes to stand out from
+# the first question's, and if all rewards are positive, everything is to become more likely, bad answers too.
 #
 # So compare each answer with its own group, and measure the difference in units of that group's spread:
 #
 # $$A_i = \frac{r_i - \operatorname{mean}(r_{\text{group}})}{\operatorname{std}(r_{\text{group}})}$$
 #
-# In words: **how many standard deviations better than its siblings is this answer?** This number is called the
-# *group-relative advantage*, and it is the G and the R of GRPO: group relative policy optimisation.
+# In words: **how many standard deviations better than its siblings is this answer?** This number is called
+# the *group-relative advantage*, and it is the G and the R of GRPO: group relative policy optimisation.
 #
-# **Before you run the next cell**, guess: which of the two groups below gets the larger advantages? And what would
-# change if the first group's rewards were 100 and 200?
+# **Before you run the next cell**, guess: which of the two groups below gets the larger advantages? And what
+# would change if the first group's rewards were 100 and 200?
 
 # %% show two_groups
 for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
@@ -84,15 +84,15 @@ for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
     print(f"rewards {rewards} -> advantages {((r - r.mean()) / r.std(unbiased=False)).tolist()}")
 
 # %% [markdown]
-# The same advantages each time. The level of the rewards is gone (1.5 and 1 on average), and so is their scale
-# (0.5 and 50): only how an answer stands among its siblings is left. Keep this picture; the rest of the notebook
-# asks where it comes from, what it costs, and where it breaks.
+# The same advantages each time. The level of the rewards is gone (1.5 and 1 on average), and so is their
+# scale (0.5 and 50): only how an answer stands among its siblings is left. Keep this picture; the rest of the
+# notebook asks where it comes from, what it costs, and where it breaks.
 
 # %% [markdown]
 # ## Conventions of this course
 #
-# Implementations of GRPO differ in small things, and each of them changes numbers. This card is ours, from here to
-# the last notebook, beside what you will meet elsewhere.
+# Implementations of GRPO differ in small things, and each of them changes numbers. This card is ours, from
+# here to the last notebook, beside what you will meet elsewhere.
 #
 # | what | this course | elsewhere |
 # |---|---|---|
@@ -106,23 +106,24 @@ for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
 # | KL | to the reference policy, k3 $= e^{d} - d - 1$ with $d = \text{ref} - \text{new}$, on tokens sampled from the policy | some published code has the ratio upside down |
 # | log-probs | at the temperature that the answers were sampled with | |
 #
-# The lower half of the card belongs to the notebooks to come. None of these choices is *the* truth; mixing two of
-# them in one program is a bug.
+# The lower half of the card belongs to the notebooks to come. None of these choices is *the* truth; mixing
+# two of them in one program is a bug.
 
 # %% [markdown]
 # ## A reward needs a baseline
 #
-# The policy gradient pushes up the log-probability of each answer by a weight. With the bare reward as the weight it is
-# right on average, and hopeless in practice: if rewards are 10, 11, 12 and 13, every answer is pushed up hard, and
-# the little that distinguishes them drowns in the noise of which answers happened to be drawn.
+# The policy gradient pushes up the log-probability of each answer by a weight. With the bare reward as the
+# weight it is right on average, and hopeless in practice: if rewards are 10, 11, 12 and 13, every answer is
+# pushed up hard, and the little that distinguishes them drowns in the noise of which answers happened to be
+# drawn.
 #
-# Subtract a number $b$ that does not depend on the answer, and the average stays the same while the noise shrinks.
-# That number is the **baseline**. The best simple choice is what this policy earns on this question on average:
-# its *value* $V$. The trouble is only to know it.
+# Subtract a number $b$ that does not depend on the answer, and the average stays the same while the noise
+# shrinks. That number is the **baseline**. The best simple choice is what this policy earns on this question
+# on average: its *value* $V$. The trouble is only to know it.
 #
-# The next cell draws 5,000 batches of 8 answers from a policy over four possible answers, and measures how far the
-# gradient of a single batch is off. **Predict**: how much worse is no baseline than a perfect one? And how close
-# to perfect is the plain average of the batch itself?
+# The next cell draws 5,000 batches of 8 answers from a policy over four possible answers, and measures how
+# far the gradient of a single batch is off. **Predict**: how much worse is no baseline than a perfect one?
+# And how close to perfect is the plain average of the batch itself?
 
 # %% show noise_of_the_gradient
 draw = np.random.default_rng(0)
@@ -140,39 +141,42 @@ for name, baseline in {"no baseline": 0.0, "a perfect critic": 11.5, "mean of th
 fig, ax = plt.subplots(figsize=(7, 2.2))
 ax.barh(list(noise), list(noise.values()), color=[ORANGE, BLUE, GREEN])
 ax.axvline(1, color="black", linewidth=1, linestyle=":")
-ax.set_xlabel("noise of one batch / length of the true gradient (dotted: noise as large as the signal)")
+ax.set_xlabel("noise of one batch / length of the true gradient")
 ax.invert_yaxis()
 plt.show()
 
 # %% [markdown]
-# See how far the orange bar runs past the dotted line, where noise and signal are equal. Without a baseline the noise
-# of one batch is many times the signal. A critic that knows $V$ exactly brings it down to about the signal's size. And the group's own mean, which
-# costs nothing, does as well.
+# See how far the orange bar runs past the dotted line, where noise and signal are equal: without a baseline
+# the noise of one batch is 6.3 times the signal. A critic that knows $V$ exactly brings it down to half the
+# signal. And the group's own mean, which needs no training at all, does just as well.
 #
-# A small print: the group's mean contains the answer itself, which shrinks the gradient by the factor
-# $1 - 1/G$ (here 7/8). The direction is untouched. We come back to it under "other baselines".
+# A small print: the group's mean contains the answer itself, which shrinks the gradient by the factor $1 -
+# 1/G$ (here 7/8). The direction is untouched. We come back to it under "other baselines".
 #
 # So there are two ways to know what was to be expected. We take them in the order of history.
 
 # %% [markdown]
 # ## Part 1: PPO asks a critic
 #
-# PPO trains a second network, the **critic**: $V(s_t)$ is its guess, after token $t$, of the reward still to come.
-# With such a guess at every step, every step can be judged. The judgement for one step is the *surprise*
+# PPO trains a second network, the **critic**: $V(s_t)$ is its guess, after token $t$, of the reward still to
+# come. With such a guess at every step, every step can be judged. The judgement for one step is the
+# *surprise*
 #
 # $$\delta_t = r_t + \gamma\, V(s_{t+1}) - V(s_t)$$
 #
-# In words: what I got now, plus what I expect from here on, minus what I had expected before this step. If the step was as
-# good as expected, the surprise is 0. The discount $\gamma$ makes later reward count a little less.
+# In words: what I got now, plus what I expect from here on, minus what I had expected before this step. If
+# the step was as good as expected, the surprise is 0. The discount $\gamma$ makes later reward count a little
+# less.
 #
-# But a critic is wrong, in the beginning very. **Generalised advantage estimation** (GAE) therefore lets a step
-# also answer for the surprises that follow it, with a weight that fades by $\gamma\lambda$ a step:
+# But a critic is wrong, in the beginning very. **Generalised advantage estimation** (GAE) therefore lets a
+# step also answer for the surprises that follow it, with a weight that fades by $\gamma\lambda$ a step:
 #
 # $$A_t = \delta_t + \gamma\lambda\,\delta_{t+1} + (\gamma\lambda)^2\,\delta_{t+2} + \dots$$
 #
-# $\lambda$ sets how much you trust the critic. At $\lambda = 0$ a step answers for its own surprise alone: little noise,
-# but all of the critic's errors. At $\lambda = 1$ the values in between cancel, and what is left is everything that really
-# followed minus the guess at the start: no error of the critic's remains but that guess, and all of the noise.
+# $\lambda$ sets how much you trust the critic. At $\lambda = 0$ a step answers for its own surprise alone:
+# little noise, but all of the critic's errors. At $\lambda = 1$ the values in between cancel, and what is
+# left is everything that really followed minus the guess at the start: no error of the critic's remains but
+# that guess, and all of the noise.
 #
 # ### Exercise: `gae_advantages` (5 points)
 #
@@ -184,19 +188,19 @@ plt.show()
 #
 # Returns `[T]` floats: the advantage of each step.
 #
-# One worked number: rewards `[0, 0, 1]`, values `[.5, .5, .5, 0]`, gamma = lam = .5. The surprises are
-# -.25, -.25 and +.5. The last step's advantage is .5; the middle one's is -.25 + .25 x .5 = -.125; the first
-# one's is -.25 + .25 x (-.125) = -.28125.
+# One worked number: rewards `[0, 0, 1]`, values `[.5, .5, .5, 0]`, gamma = .8, lam = .5. The surprises are
+# -.1, -.1 and +.5. The last step's advantage is .5; the middle one's is -.1 + .8 x .5 x .5 = .1; the first
+# one's is -.1 + .8 x .5 x .1 = -.06.
 #
-# - `values[T]` is what the critic still expects after the last step: 0 if the text has ended, and not 0 if it was cut off.
-#   Use it as it comes.
+# - `values[T]` is what the critic still expects after the last step: 0 if the text has ended, and not 0 if it
+#   was cut off. Use it as it comes.
 # - Rewards may be integers; the advantages are floats all the same. `rewards` and `values` stay as they are.
 # - No normalisation: PPO often does that afterwards, and here it would hide the numbers.
 #
 # <details><summary>A hint</summary>
 #
-# Write the sum for $A_t$ and the one for $A_{t+1}$ below each other. One is hidden in the other. So which end of the
-# text would you start from?
+# Write the sum for $A_t$ and the one for $A_{t+1}$ below each other. One is hidden in the other. So which end
+# of the text would you start from?
 #
 # </details>
 
@@ -264,11 +268,11 @@ for _ in range(20):
 
 # %% check gae_fading_surprises points=2
 # In between, each later surprise counts gamma times lam less.
-expected = [-0.28125, -0.125, 0.5]
-got = gae_advantages(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.5, 0.5, 0.5, 0.0]), gamma=0.5, lam=0.5)
-assert is_vector(got, 3), f"three steps have three advantages, a tensor of floats of shape [3]; you returned {what_is(got)}"
+expected = [0.3402, 1.0504, 0.276, 2.11]  # from surprises of -.08, .94, -.568 and 2.11
+got = gae_advantages(torch.tensor([0.1, 0.7, 0.0, 2.0]), torch.tensor([0.5, 0.4, 0.8, 0.29, 0.5]), gamma=0.8, lam=0.5)
+assert is_vector(got, 4), f"four steps have four advantages, a tensor of floats of shape [4]; you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
-    f"the worked example gives {shown(expected)}, you have {shown(got)}. "
+    f"rewards .1, .7, 0, 2, values .5, .4, .8, .29, .5, gamma .8, lam .5: expected {shown(expected)}, you have {shown(got)}. "
     "A step answers for the surprises after it, not before it; and each step further away fades by the same factor."
 )
 ### BEGIN HIDDEN TESTS
@@ -290,7 +294,6 @@ for trial in range(20):
 # %% check gae_whole_number_rewards points=1
 # Whole-number rewards give floats, and what came in stays as it is.
 rewards, values = torch.tensor([0, -1, 3]), torch.tensor([0.5, 0.25, 0.75, 0.25])
-expected = [-0.1875, 0.6875, 2.375]  # gamma = .5, lam = 1: 0 - .5 + .75 + .03125 - .5 and so on
 expected = [0 - 0.5 * 1 + 0.25 * 3 + 0.125 * 0.25 - 0.5, -1 + 0.5 * 3 + 0.25 * 0.25 - 0.25, 3 + 0.5 * 0.25 - 0.75]
 got = gae_advantages(rewards, values, gamma=0.5, lam=1.0)
 assert is_vector(got, 3), f"expected a tensor of floats of shape [3], you returned {what_is(got)}"
@@ -321,11 +324,12 @@ for dtype in (torch.int64, torch.int32, torch.float32) * 4:
 # %% [markdown]
 # ### What a critic can do that a group cannot
 #
-# A model works through a problem in eight steps. All goes well until the fifth, where it drops a sign; the answer is wrong,
-# and the reward at the end is 0. Its critic noticed: the value falls from .8 to .15 at that step.
+# A model works through a problem in eight steps. All goes well until the fifth, where it drops a sign; the
+# answer is wrong, and the reward at the end is 0. Its critic noticed: the value falls from .8 to .15 at that
+# step.
 #
-# **Predict** before you run: which step gets the blame at $\lambda = 0$? And at $\lambda = .95$, do the four good steps
-# before the slip stay clean?
+# **Predict** before you run: which step gets the blame at $\lambda = 0$? And at $\lambda = .95$, do the four
+# good steps before the slip stay clean?
 
 # %% show blame_for_one_step
 values = torch.tensor([0.7, 0.7, 0.75, 0.8, 0.8, 0.15, 0.1, 0.05, 0.0])
@@ -339,30 +343,33 @@ ax.bar(steps - 0.2, sharp, 0.4, label="critic, $\\lambda$ = 0", color=BLUE)
 ax.bar(steps + 0.2, smooth, 0.4, label="critic, $\\lambda$ = .95", color=SKY)
 ax.plot([0.6, 8.4], [-1, -1], color=ORANGE, linestyle="--", label="group: one number for the whole answer")
 ax.axhline(0, color="black", linewidth=0.8)
-ax.set(xlabel="step of the answer", ylabel="advantage", xticks=steps, ylim=(-1.15, 0.25))
-ax.legend(loc="lower right", bbox_to_anchor=(1, 0.12))
+ax.set(xlabel="step of the answer", ylabel="advantage", xticks=steps, ylim=(-1.1, 0.15))
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False, fontsize=9)
 plt.show()
 
 # %% [markdown]
-# At $\lambda = 0$ the blue bar at step 5 stands alone: the critic points at the slip. At $\lambda = .95$ the steps before it
-# are blamed too, since they answer for what followed, and only the steps after it are spared. The dashed line is what
-# a group says about a wrong answer to a question that half of the answers got right: $-1$, for every token alike.
+# At $\lambda = 0$ the blue bar at step 5 stands alone: the critic points at the slip. At $\lambda = .95$ the
+# steps before it are blamed too, since they answer for what followed, and only the steps after it are spared.
+# The dashed line is what a group says about a wrong answer to a question that half of the answers got right:
+# $-1$, for every token alike.
 #
-# Credit for single steps is what a critic is for. It is also only as good as the critic, and here we drew a critic that was right.
+# Credit for single steps is what a critic is for. It is also only as good as the critic, and here we drew a
+# critic that was right.
 
 # %% [markdown]
 # ### What a critic costs
 #
-# In RLHF with PPO four models lie in memory: the **policy**, which is trained; the **critic**, which is as large and is trained as well; the
-# **reference**, frozen, that keeps the policy near its start; and the **reward model**, frozen, that judges answers.
+# In RLHF with PPO four models lie in memory: the **policy**, which is trained; the **critic**, which is as
+# large and is trained as well; the **reference**, frozen, that keeps the policy near its start; and the
+# **reward model**, frozen, that judges answers.
 #
-# GRPO drops the critic. Where answers can be checked (sums, code with tests), a *rule* takes the place of
-# the reward model, and a rule weighs nothing. For context: DPO learns from pairs of answers that somebody ranked before; it holds policy and
-# reference, and samples nothing at all while it trains.
+# GRPO drops the critic. Where answers can be checked (sums, code with tests), a *rule* takes the place of the
+# reward model, and a rule weighs nothing. For context: DPO learns from pairs of answers that somebody ranked
+# before; it holds policy and reference, and samples nothing at all while it trains.
 #
-# How much is that? With mixed precision and Adam, a parameter that is trained takes 16 bytes (2 for the weight, 2
-# for its gradient, 4 for a float32 copy, 8 for Adam's two averages), a frozen one takes 2. **Guess** the totals
-# for a policy of 7 billion parameters, all models of the same size.
+# How much is that? With mixed precision and Adam, a parameter that is trained takes 16 bytes (2 for the
+# weight, 2 for its gradient, 4 for a float32 copy, 8 for Adam's two averages), a frozen one takes 2.
+# **Guess** the totals for a policy of 7 billion parameters, all models of the same size.
 
 # %% show models_in_memory
 TRAINED, FROZEN, BILLIONS = 16, 2, 7  # bytes for a parameter; billions of them
@@ -381,13 +388,13 @@ for method, parts in models.items():
     print(f"{method:22} {left} GB")
 ax.set_xlabel("weights, gradients and optimiser state (GB), 7 billion parameters")
 ax.invert_yaxis()
-ax.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.4, 1.25), frameon=False)
+ax.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1), frameon=False)
 plt.show()
 
 # %% [markdown]
-# The orange bar is what this course saves: 112 of 252 GB. (Activations and the cache of the sampler come on top,
-# for all who sample. GRPO also runs without a reference when no KL is wanted; notebook 3 asks what that is worth.)
-# What GRPO pays in return is samples: a group of answers to every question, instead of one.
+# The orange bar is what this course saves: 112 of 252 GB. (Activations and the cache of the sampler come on
+# top, for all who sample. GRPO also runs without a reference when no KL is wanted; notebook 3 asks what that
+# is worth.) What GRPO pays in return is samples: a group of answers to every question, instead of one.
 #
 # | | PPO | GRPO |
 # |---|---|---|
@@ -400,11 +407,11 @@ plt.show()
 # %% [markdown]
 # ## Part 2: GRPO asks the group
 #
-# Now the formula from the top, with real groups. $G$ answers to one question earn rewards; the mean of the group is the baseline, the
-# std of the group is the unit.
+# Now the formula from the top, with real groups. $G$ answers to one question earn rewards; the mean of the
+# group is the baseline, the std of the group is the unit.
 #
-# **Before you run the next cell**, guess: four answers earn 2, 2, 2, 1. Whose advantage is larger in size, that of the
-# three good answers or that of the one bad answer?
+# **Before you run the next cell**, guess: four answers earn 2, 2, 2, 1. Whose advantage is larger in size,
+# that of the three good answers or that of the one bad answer?
 
 # %% show one_group
 for rewards in ([2.0, 2.0, 2.0, 1.0], [1.0, 0.0, 0.0, 1.0]):
@@ -418,11 +425,11 @@ for size in (2, 4, 8, 16, 64):
     print(f"G = {size:2}: the largest advantage there can be is {((r - r.mean()) / r.std(unbiased=False)).max():.4f}")
 
 # %% [markdown]
-# The exception speaks loudest: -1.7321 for the one bad answer, .5774 for each of the three good ones. The sum is 0, as it
-# always is.
+# The exception speaks loudest: -1.7321 for the one bad answer, .5774 for each of the three good ones. The sum
+# is 0, as it always is.
 #
-# `torch.std` divides by $G - 1$ unless told otherwise, and then 1, 0, 0, 1 gives $\pm .866$ instead of $\pm 1$. Nobody is
-# wrong here, but a whole course must choose; we divide by $G$.
+# `torch.std` divides by $G - 1$ unless told otherwise, and then 1, 0, 0, 1 gives $\pm .866$ instead of $\pm
+# 1$. Nobody is wrong here, but a whole course must choose; we divide by $G$.
 #
 # The last lines show that an advantage cannot exceed $\sqrt{G-1}$: 1 for a group of two, 2.6458 for eight. A
 # single brilliant answer in a large group is the loudest signal that GRPO knows.
@@ -432,29 +439,30 @@ for size in (2, 4, 8, 16, 64):
 #
 # Six answers, all with the reward 0.9. Nobody is better than anybody: the advantages are 0, surely?
 #
-# The mean is computed in float32, and comes out a hair off 0.9. The differences are that hair; the std is about
-# that hair as well; and a hair over a hair is not small. **Guess** the worst that can come out of the three lines below.
+# The mean is computed in float32, and comes out a hair off 0.9. The differences are that hair; the std is
+# about that hair as well; and a hair over a hair is not small. **Guess** the worst that can come out of the
+# three lines below.
 
 # %% show float_trap
 r = torch.full((6,), 0.9)
 centred, std = r - r.mean(), r.std(unbiased=False)
-print(f"mean - 0.9 = {r.double().mean() - centred.double().mean() - 0.9:.1e}, centred {centred[0]:.1e}, std {std:.1e}")
+print(f"reward - mean = {centred[0]:.1e}, std = {std:.1e}")
 print(f"clamped at 1e-6:  {(centred / std.clamp_min(1e-6))[0]:.2f}")
 print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 
 # %% [markdown]
-# -0.06 with our clamp, which is bad, and -0.86 with an eps of 1e-8, which is a full-grown advantage made of rounding. All six
-# answers would be pushed down for nothing. (Textbooks warn of dividing by 0 here. That is harmless: 0/eps is 0. The
-# residue is what bites.)
+# -0.06 with our clamp, which is bad, and -0.86 with an eps of 1e-8, which is a full-grown advantage made of
+# rounding. All six answers would be pushed down for nothing. (Textbooks warn of dividing by 0 here. That is
+# harmless: 0/eps is 0. The residue is what bites.)
 #
-# There is more than one way out: compute where a sum of equal float32 numbers is exact, or look whether anything differs before
-# you divide. You will choose yours now.
+# There is more than one way out: compute where a sum of equal float32 numbers is exact, or look whether
+# anything differs before you divide. You will choose yours now.
 
 # %% [markdown]
 # ### Exercise: `group_advantages` (8 points)
 #
-# A batch holds the answers to many questions, and a loader may have shuffled them. So each answer carries the id of its
-# group.
+# A batch holds the answers to many questions, and a loader may have shuffled them. So each answer carries the
+# id of its group.
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -464,31 +472,35 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #
 # Returns `[N]` floats: every answer measured against its own group, in the order in which they came.
 #
-# One worked number: rewards `[2, 1, 2, 2, 0, 2]` with ids `[5, -1, 5, 5, -1, 5]` make two groups, 2, 2, 2, 2 and 1, 0, so the
-# advantages are `[0, 1, 0, 0, -1, 0]`.
+# One worked number: rewards `[2, 1, 2, 2, 0, 2]` with ids `[5, -1, 5, 5, -1, 5]` make two groups, 2, 2, 2, 2
+# and 1, 0, so the advantages are `[0, 1, 0, 0, -1, 0]`.
 #
 # - Divide by the std of the group itself, with $G$, not $G - 1$.
-# - Ids are labels. They may be negative or as large as int64 allows ($10^{15}$ and $10^{15} + 1$ are two groups), unsorted and mixed; groups may
-#   differ in size.
-# - A group whose rewards are all equal gets 0, and so does a group of one. Float32 included: six rewards of 0.9 give
-#   advantages below 1e-5. (This is a check of its own, worth one point; elsewhere equal rewards are 0, .5 or 1, whose means are exact.)
-# - But small is not equal: rewards of 0 and .001 differ, and their advantages are as large as those of 0 and 1. So no threshold.
-# - A large common offset (all rewards near 100) changes nothing that matters.
-# - Integers (int32, int64) and float64 come in as well as float32. Floats come out, and `rewards` stays as it is.
+# - Ids are labels. They may be negative or as large as int64 allows ($10^{15}$ and $10^{15} + 1$ are two
+#   groups), unsorted and mixed; groups may differ in size.
+# - A group whose rewards are all equal gets 0, and so does a group of one. Float32 included: six rewards of
+#   0.9 give advantages below 1e-5. (This is a check of its own, worth one point; elsewhere equal rewards are
+#   0, .5 or 1, whose means are exact.)
+# - But small is not equal: rewards of 0 and .001 differ, and their advantages are as large as those of 0 and
+#   1. So no threshold.
+# - A high level (all rewards near 1000) changes nothing: only distances matter.
+# - Integers (int32, int64) and float64 come in as well as float32. Floats come out, and `rewards` stays as it
+#   is.
 # - A loop over the groups is fine here. Notebook 2 will ask for speed.
 #
 # <details><summary>A hint: the groups</summary>
 #
-# `torch.unique(group_ids, return_inverse=True, return_counts=True)` renames any labels to 0, 1, 2, ... and counts them. With such names
-# `index_add_` sums each group in one call, and indexing by the names hands each answer its group's result.
-# Or: for each distinct id, a mask `group_ids == id` picks the group, and you can read and write through it.
+# `torch.unique(group_ids, return_inverse=True, return_counts=True)` renames any labels to 0, 1, 2, ... and
+# counts them. With such names `index_add_` sums each group in one call, and indexing by the names hands each
+# answer its group's result. Or: for each distinct id, a mask `group_ids == id` picks the group, and you can
+# read and write through it.
 #
 # </details>
 #
 # <details><summary>A hint: the ties</summary>
 #
-# A float64 has 29 more bits than a float32. What does the sum of six equal float32 numbers look like in it? Or ask the group first: are its
-# largest and its smallest reward the same?
+# A float64 has 29 more bits than a float32. What does the sum of six equal float32 numbers look like in it?
+# Or ask the group first: are its largest and its smallest reward the same?
 #
 # </details>
 
@@ -524,7 +536,7 @@ for g in (7, -3):
 import random
 
 draw = random.Random(SEED + 21)
-labels = [0, 3, -3, 7, 7 + 2**32, 10**15, 10**15 + 1, -(2**62), 2**62]
+labels = [0, 3, -3, 7, 7 + 2**60, 10**15, 10**15 + 1, -(2**62), 2**62]
 for trial in range(20):
     groups = {}
     for label in draw.sample(labels, 6):  # unequal sizes; 0 and 1 stand for what random draws rarely give
@@ -549,54 +561,80 @@ for trial in range(20):
             assert mine.max() - mine.min() > 0.5
 ### END HIDDEN TESTS
 
-# %% check group_measured_in_stds points=2
+# %% check group_measured_in_stds points=1
 # Each answer is measured in standard deviations of its own group.
-ids = torch.tensor([4, 9, 4, 9, 4, 9, 4, 9])
-rewards = torch.tensor([2.0, 3.0, 2.0, 0.0, 2.0, 0.0, 1.0, 3.0])
-expected = [0.5774, 1.0, 0.5774, -1.0, 0.5774, -1.0, -1.7321, 1.0]  # 2, 2, 2, 1 in group 4; 3, 0, 0, 3 in group 9
+ids = torch.tensor([4, 9, 9, 4, 4, 9, 4, 9])
+rewards = torch.tensor([2.0, 3.0, 0.0, 1.0, 2.0, 0.0, 2.0, 3.0])
+expected = [0.5774, 1.0, -1.0, -1.7321, 0.5774, -1.0, 0.5774, 1.0]  # 2, 1, 2, 2 in group 4; 3, 0, 0, 3 in group 9
 got = group_advantages(rewards.clone(), ids.clone())
 assert is_vector(got, 8), f"eight answers have eight advantages, a tensor of floats of shape [8]; you returned {what_is(got)}"
 assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
-    "group 4 earned 2, 2, 2, 1 and group 9 earned 3, 0, 0, 3, in turns. "
-    f"Expected {shown(expected)}, you have {shown(got)}. Whose mean and whose std did each answer meet, and what does the std divide by?"
+    f"group 4 earned 2, 1, 2, 2 and group 9 earned 3, 0, 0, 3, mixed. Expected {shown(expected)}, you have {shown(got)}. "
+    "Whose mean and whose std did each answer meet, and what does the std divide by?"
 )
 ### BEGIN HIDDEN TESTS
 import random
 from statistics import fmean, pstdev  # plain Python with exact sums: another way to the same numbers
 
 draw = random.Random(SEED + 22)
-for trial in range(24):
-    # as they are, offset, and tiny: (factor, offset, tolerance); the last lets an eps of 1e-6 be added instead of clamped
-    factor, offset, tolerance = [(1, 0, 3e-5), (1, 100, 1e-4), (-1, -100, 1e-4), (1e-3, 0, 1e-2)][trial % 4]
+for _ in range(20):
     groups = [[draw.choice([0, 0.5, 1, 1.5]) for _ in range(draw.randint(1, 7))] + [0, 1] for _ in range(5)]
-    rows = [(3 * g - 7, factor * v + offset) for g, values in enumerate(groups) for v in values]
+    rows = [(3 * g - 7, float(v)) for g, values in enumerate(groups) for v in values]
     draw.shuffle(rows)
     of_group = {g: [v for h, v in rows if h == g] for g, _ in rows}
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
     answer = group_advantages(torch.tensor([v for _, v in rows]), torch.tensor([g for g, _ in rows]))
+    torch.testing.assert_close(answer.double(), by_hand, atol=3e-5, rtol=0)
+### END HIDDEN TESTS
+
+# %% check group_scale_and_level points=1
+# Neither the scale of the rewards nor their level matters, but their distances do.
+ids = torch.tensor([0, 1, 1, 0, 1, 0])
+rewards = torch.tensor([0.0, 1000.3, 1001.1, 0.0001, 1004.2, 0.001])
+expected = [-0.8154, -0.9315, -0.4558, -0.593, 1.3873, 1.4084]
+got = group_advantages(rewards.clone(), ids.clone())
+assert is_vector(got, 6), f"six answers have six advantages, a tensor of floats of shape [6]; you returned {what_is(got)}"
+assert all(abs(a - e) < 5e-3 for a, e in zip(got.tolist(), expected)), (
+    f"group 0 earned 0, .0001, .001, group 1 earned 1000.3, 1001.1, 1004.2. Expected {shown(expected)}, you have {shown(got)}. "
+    "What happens in your code to a spread that is small, or small against the level?"
+)
+### BEGIN HIDDEN TESTS
+import random
+from statistics import fmean, pstdev
+
+draw = random.Random(SEED + 27)
+for trial in range(20):
+    # (factor, level, tolerance): the tolerance lets float32 at its level, or an eps of 1e-6 that is added, pass
+    factor, level, tolerance = [(1, 100, 1e-4), (-1, -100, 1e-4), (1e-3, 0, 1e-2), (64, 0, 3e-5)][trial % 4]
+    groups = [[draw.choice([0, 0.5, 1, 1.5]) for _ in range(draw.randint(1, 7))] + [0, 1] for _ in range(5)]
+    rows = [(2 * g - 5, factor * v + level) for g, values in enumerate(groups) for v in values]
+    draw.shuffle(rows)
+    of_group = {g: [v for h, v in rows if h == g] for g, _ in rows}
+    by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
+    answer = group_advantages(torch.tensor([float(v) for _, v in rows]), torch.tensor([g for g, _ in rows]))
     torch.testing.assert_close(answer.double(), by_hand, atol=tolerance, rtol=0)
 ### END HIDDEN TESTS
 
 # %% check group_ids_are_labels points=1
 # Ids are labels: renaming the groups and shuffling the answers changes nobody's advantage.
-expected = [1.0, 0.0, -1.0, 1.0, 1.2247, -1.0, -1.2247]
-got = group_advantages(
-    torch.tensor([1.0, 2.0, 0.0, 5.0, 4.0, 3.0, 0.0]),
-    torch.tensor([10**15, -7, 10**15, 10**15 + 1, -7, 10**15 + 1, -7]),
-)
-assert is_vector(got, 7), f"seven answers have seven advantages, a tensor of floats of shape [7]; you returned {what_is(got)}"
+big = 2**60
+ids = torch.tensor([3, -3, big + 3, -3, big + 4, 3, big + 3, -3, big + 4])
+rewards = torch.tensor([1.0, 2.0, 0.0, 4.0, 5.0, 0.0, 2.0, 0.0, 3.0])
+expected = [1.0, 0.0, -1.0, 1.2247, 1.0, -1.0, 1.0, -1.2247, -1.0]
+got = group_advantages(rewards.clone(), ids.clone())
+assert is_vector(got, 9), f"nine answers have nine advantages, a tensor of floats of shape [9]; you returned {what_is(got)}"
 assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
-    "the group 10^15 earned 1, 0, the group 10^15 + 1 earned 5, 3, and the group -7 earned 2, 4, 0, all mixed. "
-    f"Expected {shown(expected)}, you have {shown(got)}. Are these three groups, and does each answer get its own number back?"
+    "four groups, mixed: 3 earned 1, 0; -3 earned 2, 4, 0; 2^60 + 3 earned 0, 2; 2^60 + 4 earned 5, 3. "
+    f"Expected {shown(expected)}, you have {shown(got)}. Are these four groups in your code, and does each answer get its own number back?"
 )
 ### BEGIN HIDDEN TESTS
 import random
 from statistics import fmean, pstdev
 
 draw = random.Random(SEED + 23)
-labels = [0, 1, 3, -3, 7, 7 + 2**32, 7 - 2**32, 10**15, 10**15 + 1, -(10**15), 2**62, -(2**62), 2**62 + 1]
+labels = [0, 1, 3, -3, 7, 7 + 2**60, 7 - 2**60, 10**15, 10**15 + 1, -(10**15), 2**62, -(2**62), 2**62 + 1]
 for _ in range(20):
-    names = draw.sample(labels, 4) + [7, 7 + 2**32] * draw.randint(0, 1)
+    names = draw.sample(labels, 4) + [7, 7 + 2**60] * draw.randint(0, 1)
     sizes = {name: draw.randint(2, 6) for name in names}
     rows = [(name, draw.choice([0, 0.5, 1]) if k > 1 else float(k)) for name, size in sizes.items() for k in range(size)]
     draw.shuffle(rows)
@@ -610,12 +648,13 @@ for _ in range(20):
 
 # %% check group_nothing_to_learn points=1
 # A group of one and a group of equals learn nothing, and do not disturb the others.
-ids, rewards = torch.tensor([5, 8, 2, 8, 8, 2, 8]), torch.tensor([3.0, 0.5, 1.0, 0.5, 0.5, 0.0, 0.5])
-expected = [0.0, 0.0, 1.0, 0.0, 0.0, -1.0, 0.0]
+ids = torch.tensor([5, 8, 2, 8, 8, 2, 8, 2])
+rewards = torch.tensor([3.0, 0.5, 3.0, 0.5, 0.5, 1.0, 0.5, 1.0])
+expected = [0.0, 0.0, 1.4142, 0.0, 0.0, -0.7071, 0.0, -0.7071]
 got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 7), f"seven answers have seven advantages, a tensor of floats of shape [7]; you returned {what_is(got)}"
+assert is_vector(got, 8), f"eight answers have eight advantages, a tensor of floats of shape [8]; you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
-    "group 5 is a single answer (3), group 8 has four rewards of .5, group 2 has 1 and 0. "
+    "group 5 is a single answer (3), group 8 has four rewards of .5, group 2 has 3, 1, 1. "
     f"Expected {shown(expected)}, you have {shown(got)}. Who has anybody to be compared with?"
 )
 ### BEGIN HIDDEN TESTS
@@ -635,14 +674,30 @@ for _ in range(20):
 
 # %% check group_whole_number_rewards points=1
 # Whole-number rewards give floats, and the rewards that came in stay as they are.
-rewards, ids = torch.tensor([2, 1, 2, 0, 2, 1]), torch.tensor([0, 6, 0, 6, 1, 1])
-expected = [0.0, 1.0, 0.0, -1.0, 1.0, -1.0]
-rewards, ids = torch.tensor([2, 1, 2, 0, 2, 2]), torch.tensor([0, 6, 0, 6, 6, 0])  # integers: 2, 2, 2 and 1, 0, 2
-rewards, ids = torch.tensor([3, 1, 3, 0, 5, 3, 1]), torch.tensor([0, 6, 0, 6, 6, 0, 0])
+rewards, ids = torch.tensor([3, 1, 3, 0, 3, 1]), torch.tensor([0, 6, 0, 6, 0, 0])
+expected = [0.5774, 1.0, 0.5774, -1.0, 0.5774, -1.7321]
 got = group_advantages(rewards, ids)
-assert is_vector(got, 7), f"expected a tensor of floats of shape [7], you returned {what_is(got)}"
+assert is_vector(got, 6), f"expected a tensor of floats of shape [6], you returned {what_is(got)}"
+assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
+    f"integer rewards 3, 3, 3, 1 and 1, 0: expected {shown(expected)}, you have {shown(got)}. "
+    "Which number type does the tensor have into which you write?"
+)
+assert rewards.tolist() == [3, 1, 3, 0, 3, 1], f"the rewards that came in were changed, to {shown(rewards)}"
 ### BEGIN HIDDEN TESTS
-pass
+import random
+from statistics import fmean, pstdev
+
+draw = random.Random(SEED + 26)
+for dtype in (torch.int64, torch.int32, torch.float64, torch.float32) * 5:
+    rows = [(g, draw.randint(-2, 3)) for g in (1, 1, 1, 5, 5, 5, 5, 9)] + [(1, 4), (5, 4), (1, -3), (5, -3)]
+    draw.shuffle(rows)
+    of_group = {g: [v for h, v in rows if h == g] for g, _ in rows}
+    by_hand = [(v - fmean(of_group[g])) / max(pstdev(of_group[g]), 1e-6) for g, v in rows]
+    given = torch.tensor([v for _, v in rows], dtype=dtype)
+    answer = group_advantages(given, torch.tensor([g for g, _ in rows]))
+    assert answer.is_floating_point()
+    torch.testing.assert_close(answer.double(), torch.tensor(by_hand, dtype=torch.float64), atol=3e-5, rtol=0)
+    assert given.dtype == dtype and given.tolist() == [v for _, v in rows], "the rewards that came in were changed"
 ### END HIDDEN TESTS
 
 # %% check group_ties_in_float32 points=1
@@ -667,3 +722,488 @@ for _ in range(20):
     answer = group_advantages(torch.tensor([r for _, r, _ in rows]), torch.tensor([g for g, _, _ in rows]))
     torch.testing.assert_close(answer.double(), torch.tensor([a for _, _, a in rows]).double(), atol=1e-5, rtol=0)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ### What dividing by the std favours
+#
+# Dividing by the std makes rewards of any scale comparable. It also decides which *questions* count most, and
+# that is easy to overlook.
+#
+# With rewards of 0 and 1 and a share $p$ of right answers, the std is $\sqrt{p(1-p)}$, and the distance
+# between the advantages of a right and of a wrong answer is $1/\sqrt{p(1-p)}$. Sixteen answers: **predict**
+# for how many right ones this distance is smallest, and how much larger it gets at the ends.
+
+# %% show difficulty_bias
+right_ones = np.arange(1, 16)
+distance = []
+for k in right_ones:
+    r = torch.zeros(16)
+    r[:k] = 1
+    a = group_advantages(r, torch.zeros(16, dtype=torch.int64))
+    distance.append((a[0] - a[-1]).item())
+print(f"1 of 16 right: {distance[0]:.2f}, 8 of 16 right: {distance[7]:.2f}")
+fig, ax = plt.subplots()
+ax.bar(right_ones, distance, color=BLUE)
+ax.axhline(1, color=ORANGE, linestyle="--", label="without the division: 1 for every question")
+ax.set(xlabel="right answers among 16", ylabel="advantage of a right answer\nminus that of a wrong one", xticks=right_ones)
+ax.legend(loc="upper center")
+plt.show()
+
+# %% [markdown]
+# See the valley: a very hard question (1 of 16 right: 4.13) and a very easy one weigh about twice as much as
+# one in between (8 of 16: 2.00). This is the **difficulty bias** of GRPO. Dr. GRPO leaves the division out
+# for that reason; others want just this push for hard questions. The course keeps the division, as the GRPO
+# paper has it.
+
+# %% [markdown]
+# ### One answer that shouts
+#
+# Rewards need not be 0 or 1. A rule that pays by the length of a proof, or a reward model on a bad day, now
+# and then returns a number like 30 among numbers below 1. The mean follows it, and so does the std.
+#
+# **Predict**: what happens to the *differences* between the seven ordinary answers?
+
+# %% show outlier
+r = torch.tensor([0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0, 30.0])
+one_group = torch.zeros(8, dtype=torch.int64)
+treatments = {"as they are": r, "clipped to [0, 1]": r.clamp(0, 1), "ranks": r.argsort().argsort().float()}
+fig, ax = plt.subplots()
+for k, (name, rewards) in enumerate(treatments.items()):
+    a = group_advantages(rewards, one_group)
+    print(f"{name:18}", [round(x, 2) for x in a.tolist()])
+    ax.bar(np.arange(8) + 0.27 * (k - 1), a, 0.27, label=name)
+ax.axhline(0, color="black", linewidth=0.8)
+ax.set(xlabel="reward of the answer", ylabel="advantage", xticks=range(8), xticklabels=[f"{x:g}" for x in r.tolist()])
+ax.legend(loc="upper left")
+plt.show()
+
+# %% [markdown]
+# The blue bars of the ordinary answers are all but equal: from the worst to the best they span about 0.1, and
+# the best ordinary answer (1.0) is *punished*. One number has eaten the signal of seven. Clipping brings the
+# differences back; ranks bring them back whatever happens, and throw away how large they were. Look at your
+# rewards before you train on them.
+
+# %% [markdown]
+# ### Other baselines
+#
+# The group mean is one choice among several, and each of the others is a line or two away.
+#
+# - **Leave-one-out** (RLOO): compare an answer with the mean of the *others*. An answer then does not pull
+#   its own baseline towards it. It is exactly $G/(G-1)$ times the centred reward, so it mends the small print
+#   from above.
+# - **Several groups pooled**: with $G = 2$ a group's std says nothing; the two advantages are $\pm 1$ whether
+#   the rewards differ by .1 or by 1. Centre in each group, but take the std over all groups.
+# - **One advantage per component**: with rewards in different units (correct or not; brevity in words), the
+#   louder unit wins the sum. Normalise each component in its group, then weight.
+#
+# **Predict** for the last block: a wrong answer is 30 words shorter than a right one. Which one wins when the
+# raw numbers are added?
+
+# %% show other_baselines
+r = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+others = (r.sum() - r) / 7
+print("leave-one-out:        ", [round(x, 4) for x in (r - others)[:2].tolist()])
+print("8/7 times r - mean:   ", [round(x, 4) for x in (8 / 7 * (r - r.mean()))[:2].tolist()])
+
+pairs = torch.tensor([[0.9, 1.0], [0.0, 1.0], [0.4, 0.6], [0.3, 0.7]])  # four questions, two answers each
+own = group_advantages(pairs.flatten(), torch.arange(4).repeat_interleave(2))
+centred = pairs - pairs.mean(1, keepdim=True)
+print("\npairs, own std:       ", [round(x, 2) for x in own.tolist()])
+print("pairs, pooled std:    ", [round(x, 2) for x in (centred / centred.std(unbiased=False)).flatten().tolist()])
+
+correct, brevity = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.tensor([-40.0, -10.0, -35.0, -15.0])  # minus the words used
+one_group = torch.zeros(4, dtype=torch.int64)
+print("\ncorrect:              ", correct.tolist())
+print("sum, then advantage:  ", [round(x, 2) for x in group_advantages(correct + brevity, one_group).tolist()])
+by_part = 1.0 * group_advantages(correct, one_group) + 0.3 * group_advantages(brevity, one_group)
+print("advantages, then sum: ", [round(x, 2) for x in by_part.tolist()])
+
+# %% [markdown]
+# In the last block the sum praises the two wrong answers, because they are short: the unit "words" has won.
+# Component by component, the right answers win, and among them the shorter one.
+
+# %% [markdown]
+# ### A threshold on the std?
+#
+# A reward model never gives exactly the same number twice. Six equally good answers come out as .7 plus or
+# minus a ten-thousandth, and the division blows that up to full size. A natural idea: when the std is below
+# .001, call the group dead.
+#
+# **Predict** what the threshold does to each of the two groups below before you look.
+
+# %% show threshold
+ids = torch.zeros(6, dtype=torch.int64)
+groups = {
+    "noise of a reward model": torch.tensor([0.7001, 0.6999, 0.7000, 0.7002, 0.6998, 0.7000]),
+    "a small, genuine bonus": torch.tensor([1.0015, 1.0015, 1.0, 1.0, 1.0, 1.0]),  # all right, two of them faster
+}
+for name, r in groups.items():
+    std = r.double().std(unbiased=False).item()
+    a = group_advantages(r, ids)
+    kept = a if std >= 1e-3 else torch.zeros(6)
+    print(f"{name}: std {std:.5f}\n   no threshold:   {shown(a)}\n   threshold .001: {shown(kept)}")
+
+# %% [markdown]
+# It saves what it should: without it, answers that differ by nothing but noise are pushed up and down by up
+# to 1.55. And it throws away what it should not: a bonus of .0015 for speed is a fact here, not noise, and it
+# falls silent too. The std cannot tell the two apart; you can, if you know where your rewards come from. With
+# rule-based rewards there is no noise, so this course uses no threshold.
+
+# %% [markdown]
+# ## Part 3: when the group has nothing to say
+#
+# If all answers of a group are wrong, or all are right, every advantage is 0. Such a group costs as much to
+# sample as any other, and teaches nothing. It is called a **dead group**.
+#
+# How often does that happen? Let each answer be right with probability $p$, independently. The number of
+# right answers in a group of $G$ then follows the binomial distribution below. **Predict**: at $p = .3$, is a
+# group of 4 dead more or less often than one time in ten?
+
+# %% show right_answers_in_a_group
+fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), sharey=True)
+for ax, (p, size) in zip(axes, [(0.3, 2), (0.3, 4), (0.1, 8)]):
+    k = np.arange(size + 1)
+    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in k]
+    ax.bar(k, chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE])
+    ax.set(title=f"p = {p}, G = {size}", xlabel="right answers in the group", xticks=k, ylim=(0, 0.6))
+axes[0].set_ylabel("probability")
+plt.show()
+
+# %% [markdown]
+# The two orange bars at the ends are the dead groups, all wrong on the left and all right on the right.
+# Between them live the groups that teach. At $p = .3$ a group of 4 is dead one time in four. If you have
+# `ipywidgets`, the next cell lets you move $p$ and $G$; watch when the orange bars vanish.
+
+# %% show right_answers_to_play_with
+def draw_group(p=0.3, size=4):
+    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in range(size + 1)]
+    _, ax = plt.subplots(figsize=(7, 2.6))
+    ax.bar(range(size + 1), chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE])
+    ax.set(xlabel="right answers in the group", ylabel="probability", ylim=(0, 1), title=f"alive: {sum(chance[1:-1]):.0%} of the groups")
+    plt.show()
+
+
+try:
+    import ipywidgets
+
+    ipywidgets.interact(draw_group, p=(0.0, 1.0, 0.02), size=(2, 32))
+except ImportError:
+    draw_group()  # the same picture, standing still
+
+# %% [markdown]
+# ### Exercise: `dead_group_probability` (3 points)
+#
+# | in | type | meaning |
+# |---|---|---|
+# | `p` | float, 0 to 1 | the probability that an answer is right |
+# | `group_size` | int, 1 or more | $G$ |
+#
+# Returns a float: the probability that all $G$ answers earn the same reward, where a right answer earns 1 and
+# a wrong one 0.
+#
+# One worked number: `dead_group_probability(0.3, 2)` is .58.
+#
+# - $p = 0$ and $p = 1$ are allowed, and so is a group of one. Think what they must give.
+# - Exact, please: no simulation and no rounding.
+#
+# <details><summary>A hint</summary>
+#
+# Two different things can happen to make a group dead, and they cannot both happen. What is the probability
+# of each?
+#
+# </details>
+
+# %% solution dead_group_probability
+def dead_group_probability(p, group_size):
+    """Probability that a group's answers are all right or all wrong, each right with probability p."""
+    ### BEGIN SOLUTION
+    return p**group_size + (1 - p) ** group_size
+    ### END SOLUTION
+
+# %% check dead_all_outcomes points=1
+# The probability is that of the outcomes in which all answers are alike.
+got = dead_group_probability(0.3, 4)
+assert abs(number(got) - 0.2482) < 1e-6, (
+    f"p = .3, G = 4: expected .2482, you have {shown(got)}. Which of the 16 possible outcomes leave nobody to compare with?"
+)
+### BEGIN HIDDEN TESTS
+import itertools
+import random
+
+draw = random.Random(SEED + 31)
+for _ in range(12):
+    p, size = draw.uniform(0.05, 0.95), draw.randint(2, 7)
+    total = 0.0
+    for outcome in itertools.product([0, 1], repeat=size):  # every outcome, one by one
+        if len(set(outcome)) == 1:
+            total += math.prod(p if right else 1 - p for right in outcome)
+    assert abs(number(dead_group_probability(p, size)) - total) < 1e-6
+### END HIDDEN TESTS
+
+# %% check dead_easy_as_hard points=1
+# A question that is too easy is as dead as one that is too hard.
+got = (dead_group_probability(0.1, 8), dead_group_probability(0.9, 8))
+assert all(abs(number(x) - 0.43046722) < 1e-6 for x in got), (
+    f"G = 8: p = .1 and p = .9 are dead equally often, .430467; you have {shown(got)}. Are both kinds of dead groups in?"
+)
+### BEGIN HIDDEN TESTS
+import random
+
+draw = random.Random(SEED + 32)
+for _ in range(12):
+    p, size = draw.uniform(0.02, 0.5), draw.randint(2, 9)
+    alive = sum(math.comb(size, k) * p**k * (1 - p) ** (size - k) for k in range(1, size))
+    for q in (p, 1 - p):
+        assert abs(number(dead_group_probability(q, size)) - (1 - alive)) < 1e-6
+### END HIDDEN TESTS
+
+# %% check dead_for_certain points=1
+# A group of one is always dead, and so is a question that never or always succeeds.
+got = (dead_group_probability(0.4, 1), dead_group_probability(0.0, 5), dead_group_probability(1.0, 5), dead_group_probability(0.5, 2))
+assert all(abs(number(x) - e) < 1e-6 for x, e in zip(got, (1, 1, 1, 0.5))), (
+    f"(p, G) = (.4, 1), (0, 5), (1, 5) are dead for certain and (.5, 2) half of the time: expected [1, 1, 1, .5], you have {shown(got)}"
+)
+### BEGIN HIDDEN TESTS
+import random
+
+draw = random.Random(SEED + 33)
+for _ in range(12):
+    p, size = draw.uniform(0.05, 0.95), draw.randint(1, 10)
+    assert abs(number(dead_group_probability(p, 1)) - 1) < 1e-6
+    assert abs(number(dead_group_probability(draw.choice([0.0, 1.0]), size)) - 1) < 1e-6
+    assert abs(number(dead_group_probability(p, 2)) - (1 - 2 * p * (1 - p))) < 1e-6
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### The map of dead groups
+#
+# Every question of a training set has its $p$, and you choose $G$. **Predict**: for which $p$ does doubling
+# $G$ from 8 to 16 help most?
+
+# %% show map_of_dead_groups
+for p, size in [(0.3, 2), (0.3, 4), (0.3, 8), (0.1, 8), (0.18, 2)]:
+    print(f"p = {p:<4} G = {size}: {dead_group_probability(p, size):.4f} of the groups are dead")
+ps, sizes = np.linspace(0.005, 0.995, 100), np.arange(2, 33)
+dead = np.array([[dead_group_probability(float(p), int(size)) for p in ps] for size in sizes])
+fig, ax = plt.subplots(figsize=(7, 3.6))
+picture = ax.pcolormesh(ps, sizes, dead, cmap="cividis", vmin=0, vmax=1)
+lines = ax.contour(ps, sizes, dead, levels=[0.05, 0.2, 0.5, 0.8], colors="white", linewidths=1)
+ax.clabel(lines, fmt="%g", fontsize=9)
+ax.set(xlabel="p, the probability that an answer is right", ylabel="G, answers per question", yticks=[2, 4, 8, 16, 24, 32])
+fig.colorbar(picture, label="probability of a dead group")
+plt.show()
+
+# %% [markdown]
+# The dark bay in the middle is where a group teaches; the bright shores left and right are dead. A larger $G$
+# widens the bay, at the price of more samples for every question. For $p$ near .5 there is little left to
+# gain beyond 8. It is on the slopes, $p$ around .1 or .9, that a larger group earns its cost: at $p = .1$ and
+# $G = 8$, 43 % of what you sample is thrown away.
+
+# %% [markdown]
+# ### Exercise: `smallest_group_size` (2 points)
+#
+# Now read the map the other way round: you know $p$, and you want no more than a certain share of dead
+# groups.
+#
+# | in | type | meaning |
+# |---|---|---|
+# | `p` | float, 0 to 1 | the probability that an answer is right |
+# | `target` | float, above 0 and below 1 | the largest share of dead groups that you accept |
+#
+# Returns an int: the smallest $G$ for which the probability of a dead group is **at most** `target`; `None`
+# if no $G$ is large enough.
+#
+# Worked numbers: `smallest_group_size(0.1, 0.1)` is 22. `smallest_group_size(0.5, 0.25)` is 3, where the
+# probability is .25 exactly.
+#
+# - Any $G$ may come out, not only powers of two.
+# - Answers of a few hundred occur. So does `None`: think for which two values of `p`.
+# - You may call your `dead_group_probability`.
+#
+# <details><summary>A hint</summary>
+#
+# A larger group is never dead more often than a smaller one. So you can try $G = 2, 3, 4, \dots$ and stop at
+# the first that will do; only make sure first that there will be one.
+#
+# </details>
+
+# %% solution smallest_group_size
+def smallest_group_size(p, target):
+    """Smallest G whose groups are dead with a probability of at most target; None if there is none."""
+    ### BEGIN SOLUTION
+    if p <= 0 or p >= 1:  # every group is dead, however large
+        return None
+    size = 2
+    while dead_group_probability(p, size) > target:
+        size += 1
+    return size
+    ### END SOLUTION
+
+# %% check size_one_less_is_not_enough points=1
+# The group is large enough, and one answer less would not be.
+got = tuple(smallest_group_size(p, target) for p, target in [(0.1, 0.1), (0.5, 0.25), (0.8, 0.3), (0.5, 0.5)])
+assert [number(x) for x in got] == [22, 3, 6, 2], (
+    f"(p, target) = (.1, .1), (.5, .25), (.8, .3), (.5, .5): expected [22, 3, 6, 2], you have {shown(got)}. "
+    "Try your sizes, and one less, in dead_group_probability."
+)
+### BEGIN HIDDEN TESTS
+import random
+
+draw = random.Random(SEED + 34)
+for _ in range(20):
+    p, target = draw.uniform(0.02, 0.98), draw.uniform(0.03, 0.9)
+    size = smallest_group_size(p, target)
+    assert number(size) == int(number(size)) and size >= 2
+    dead = [math.prod([p] * n) + math.prod([1 - p] * n) for n in (int(size) - 1, int(size))]
+    assert dead[1] <= target < dead[0] or min(abs(d - target) for d in dead) < 1e-9
+assert [number(smallest_group_size(0.5, t)) for t in (0.5, 0.125, 0.03125)] == [2, 4, 6]  # exact: at most the target
+assert number(smallest_group_size(0.01, 0.05)) == 299
+### END HIDDEN TESTS
+
+# %% check size_no_group_is_enough points=1
+# Where every group is dead, no size is returned; where few are alive, a large one is.
+got = (smallest_group_size(0.0, 0.2), smallest_group_size(1.0, 0.2), smallest_group_size(0.96, 0.2))
+assert got[0] is None and got[1] is None and number(got[2]) == 40, (
+    f"target .2: no G helps at p = 0 and p = 1 (None), 40 does at p = .96; you have {shown(got)}"
+)
+### BEGIN HIDDEN TESTS
+import random
+
+draw = random.Random(SEED + 35)
+for _ in range(6):
+    p, target = draw.uniform(0.01, 0.03), draw.uniform(0.05, 0.5)
+    size = 2
+    while (1 - p) ** size + p**size > target:
+        size += 1
+    near = min(abs((1 - p) ** n + p**n - target) for n in (size - 1, size)) < 1e-9
+    for q in (p, 1 - p):
+        assert number(smallest_group_size(q, target)) == size or near
+    assert smallest_group_size(0.0, target) is None
+    assert smallest_group_size(1.0, target) is None
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### A curriculum that nobody wrote
+#
+# Take a training set with questions from very easy to very hard, and a model whose skill grows. Each
+# question's $p$ grows with it: $p = 1 / (1 + e^{\text{difficulty} - \text{skill}})$.
+#
+# **Predict**: which questions teach the weak model, which the strong one? And does the share of groups that
+# are alive rise or fall while the model improves?
+
+# %% show implicit_curriculum
+skills, difficulties = np.linspace(-4, 8, 121), [0, 2, 4]
+names = ["easy", "medium", "hard"]
+
+
+def alive(skill, difficulty, size=8):
+    return 1 - dead_group_probability(1 / (1 + math.exp(difficulty - skill)), size)
+
+
+fig, ax = plt.subplots()
+curves = [[alive(s, d) for s in skills] for d in difficulties]
+for curve, name, style in zip(curves, names, ["-", "--", "-."]):
+    ax.plot(skills, curve, style, label=f"{name} questions")
+ax.plot(skills, np.mean(curves, 0), color="black", linewidth=2.5, label="all together")
+ax.set(xlabel="skill of the model (log-odds)", ylabel="groups that are alive (share)", ylim=(0, 1.02))
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False, fontsize=9)
+plt.show()
+for skill in (-3, -1, 1, 3, 5, 7):
+    right = np.mean([1 / (1 + math.exp(d - skill)) for d in difficulties])
+    parts = ", ".join(f"{n} {alive(skill, d):.2f}" for n, d in zip(names, difficulties))
+    print(f"skill {skill:2}: {right:4.0%} right; alive: {parts}; all {np.mean([alive(skill, d) for d in difficulties]):.2f}")
+
+# %% [markdown]
+# See the hills move from left to right. For the weak model only the easy questions have groups that are
+# alive; then those fall silent, since they are solved, and the medium and the hard ones wake up in turn.
+# Nobody sorted the questions: the dead groups did it. This is the **implicit curriculum** of GRPO.
+#
+# See also the black curve at its left end: almost nothing is alive when the model is weak, so a run begins
+# slowly, then the signal grows denser as the model improves, and thins out again at the end when there is
+# nothing left to learn. If a run does not start at all, look at this first.
+
+# %% [markdown]
+# ### When most groups are dead: shaping the reward
+#
+# At $p = .1$ and $G = 8$, 43 % of the groups are dead, nearly all of them because nobody was right. A
+# tempting way out: pay a little for something easier. Say, .1 for an answer in the right format, which half
+# of the answers have.
+#
+# **Predict** two things: how many groups are dead then? And in a group where *nobody* was right, how large is
+# the advantage that a well-formatted wrong answer gets from its bonus of .1?
+
+# %% show shaping
+draw = torch.Generator().manual_seed(0)
+correct = (torch.rand(2000, 8, generator=draw) < 0.1).float()  # 2,000 groups of 8
+tidy = (torch.rand(2000, 8, generator=draw) < 0.5).float()
+ids = torch.arange(2000).repeat_interleave(8)
+nobody = correct.sum(1) == 0
+for name, rewards in {"right or wrong": correct, "plus .1 for format": correct + 0.1 * tidy}.items():
+    a = group_advantages(rewards.flatten(), ids).view(2000, 8)
+    dead = (a.abs().max(1).values < 1e-4).float().mean()
+    print(f"{name:20} dead groups: {dead:5.1%}")
+    for where, rows in {"somebody was right": ~nobody, "nobody was right": nobody}.items():
+        parts = {"right": correct == 1, "wrong, tidy": (correct == 0) & (tidy == 1), "wrong, untidy": (correct == 0) & (tidy == 0)}
+        means = {k: a[rows][m[rows]].mean().item() for k, m in parts.items() if m[rows].any()}
+        print(f"   {where:19}", ", ".join(f"{k} {v:+.2f}" for k, v in means.items()))
+
+# %% [markdown]
+# The bonus wakes nearly all of the silent groups. But see what they say. In a group where nobody was right, a
+# tidy wrong answer gets an advantage near +1: the division by the std has blown the bonus of .1 up to full
+# size. Making it smaller would not change that (.01 gives the same). In those groups the model learns format
+# and nothing else.
+#
+# That can be what you want for the first hundred steps: a model that cannot keep the format cannot earn the
+# other reward. But what you pay for is what you get, at full volume, wherever nothing else speaks. Other ways
+# out: more answers per question (your `smallest_group_size`), easier questions first, drawing again until the
+# group is alive (DAPO's dynamic sampling), credit for a partly right answer that grows with how right it is,
+# or a better start by supervised learning. Notebook 4 takes that last one.
+
+# %% [markdown]
+# ## Part 4: in your own words
+#
+# ### Written answer: when would you still want a critic? (2 points)
+#
+# GRPO trains well without a critic, and spares its memory. Name **two** situations in which you would want
+# one all the same, and say for each **why** the group does not do there what a critic does. Four to six
+# sentences. Think of what you saw in this notebook: the blame for one step, the price of a group, the dead
+# groups.
+#
+# Write into the cell below; a person will read it.
+
+# %% answer when_a_critic [markdown] points=2
+# **A model answer.** A critic pays where *credit within an answer* matters. In a long chain of tool calls or
+# moves, one step may decide everything; the group gives every token of the answer the same number, while a
+# critic with GAE can put the blame where the value fell. It also pays where a *group cannot be had*: if an
+# episode talks to a real user or a slow or changing environment, we cannot start eight times from the same
+# state, and a critic needs only one attempt. And it pays where *groups are mostly dead or tiny*: at p = .1
+# and G = 8, 43 % of the samples teach nothing, and with G = 2 the baseline is one other answer; a critic
+# pools what it learned from all questions and all earlier steps, so it has a baseline even when all siblings
+# agree. The price is a second network to train and to hold in memory, and an error of its own: a critic that
+# lags behind misleads.
+#
+# **Rubric.** 1 point for each of two situations that differ in kind (at most 2): half a point for naming it
+# (credit for single steps in long episodes; no repeated sampling from the same state; dead or very small
+# groups; dense rewards along the way), half a point for saying why the group fails there and the critic does
+# not. "PPO is more stable" or "better" without a reason earns nothing. No deduction for situations not in
+# this list if the reason holds.
+
+# %% [markdown]
+# ## What you have now
+#
+# Two ways to say what was to be expected, both written by you:
+#
+# - `gae_advantages`: a critic's surprises, summed with a fading weight. Credit for each step, at the cost of
+#   a second network.
+# - `group_advantages`: how many standard deviations an answer is better than its siblings. One number for
+#   each answer, at the cost of a group.
+# - `dead_group_probability` and `smallest_group_size`: when a group has nothing to say, and how large it must
+#   be to have something.
+#
+# And some things that no formula shows: that small groups and extreme questions are loud, that one outlier
+# can silence seven answers, that a bonus speaks at full volume where nothing else does, and that six times
+# 0.9 is not six times the same.
+#
+# **Next: notebook 2.** An advantage says more or less of this answer; it does not say how far to go. There
+# the policy moves several steps on the same batch, and the loss has to hold it back: the ratio, the clip, and
+# `compute_grpo_loss`. Keep `group_advantages` at hand.

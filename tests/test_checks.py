@@ -1,5 +1,6 @@
 """The checks judge well: every check alone, on the key, on known mistakes, on right variants and on cheats."""
 
+import functools
 import random
 
 import pytest
@@ -18,9 +19,10 @@ def names_of(case):
     return f"{notebook.name[:2]}-{version.exercise}-{version.name}"
 
 
-def verdicts(notebook, exercise, answers, seed=0):
+@functools.cache
+def verdicts(notebook, exercise=None, source="", seed=0):
     """Check name -> what it raised (None: passed), each check alone in a fresh namespace."""
-    names = namespace(notebook, answers)
+    names = namespace(notebook, {exercise: source} if source else {})
     checks = [c for c in notebook.with_seed(seed).of_kind("check") if exercise in (None, c.exercise)]
     return {c.name: failure(c, names)[0] for c in checks}
 
@@ -28,7 +30,7 @@ def verdicts(notebook, exercise, answers, seed=0):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("notebook", COURSE, ids=lambda nb: nb.name)
 def test_the_key_passes_every_check(notebook, seed):
-    failed = {name: e for name, e in verdicts(notebook, None, {}, seed).items() if e}
+    failed = {name: e for name, e in verdicts(notebook, seed=seed).items() if e}
     assert not failed
 
 
@@ -36,7 +38,7 @@ def test_the_key_passes_every_check(notebook, seed):
 def test_a_right_variant_passes_every_check(case):
     notebook, version = case
     for seed in SEEDS:
-        failed = {n: repr(e) for n, e in verdicts(notebook, version.exercise, {version.exercise: version.source}, seed).items() if e}
+        failed = {n: repr(e) for n, e in verdicts(notebook, version.exercise, version.source, seed).items() if e}
         assert not failed
 
 
@@ -45,7 +47,7 @@ def test_a_mistake_loses_points(case):
     notebook, version = case
     assert version.hint, f"{version.name} has no 'Hint: ' paragraph"
     for seed in SEEDS:
-        assert any(verdicts(notebook, version.exercise, {version.exercise: version.source}, seed).values())
+        assert any(verdicts(notebook, version.exercise, version.source, seed).values())
 
 
 def flat(value):
@@ -126,7 +128,7 @@ def test_the_table_of_mistakes_and_checks(capsys):
             caught = dict.fromkeys(checks, 0)
             lines.append(f"\n{notebook.name} {exercise}: " + "  ".join(f"{i}={name}" for i, name in enumerate(checks, 1)))
             for version in [v for v in wrong if v.exercise == exercise]:
-                result = verdicts(notebook, exercise, {exercise: version.source})
+                result = verdicts(notebook, exercise, version.source)
                 for name in checks:
                     caught[name] += bool(result[name])
                 lines.append(f"  {version.name:32}" + "".join(f"{i:>3}" if result[n] else "  ." for i, n in enumerate(checks, 1)))

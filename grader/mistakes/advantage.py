@@ -1,0 +1,1605 @@
+"""Wrong and right versions of the exercises of notebook 1. Free names are the notebook's own (given cells and the key)."""
+
+import itertools
+import math
+
+import numpy as np
+import torch
+
+from grader.mistakes import mistake, right
+
+# --- gae_advantages ---------------------------------------------------------------------------------------------------
+
+
+@mistake("gae_advantages")
+def gae_forward_in_time(rewards, values, gamma=0.99, lam=0.95):
+    """The sum was built from the first step to the last, so each step answers for the surprises before it.
+
+    Hint: A step can have caused only what came after it. From which end of the text must the sum be built?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages = torch.zeros_like(surprises)
+    running = 0.0
+    for t in range(len(surprises)):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_not_turned_back(rewards, values, gamma=0.99, lam=0.95):
+    """The advantages were collected from the last step to the first and returned in that order.
+
+    Hint: The numbers are right. Which step does the first one belong to?
+    """
+    running, advantages = 0.0, []
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * values[t + 1] - values[t] + gamma * lam * running
+        advantages.append(running)
+    return torch.stack(advantages)
+
+
+@mistake("gae_advantages")
+def gae_no_next_value(rewards, values, gamma=0.99, lam=0.95):
+    """The surprise was taken as reward minus value, without what is still expected after the step.
+
+    Hint: A step that earns nothing but leads to a promising place was not a bad one. Which term says so?
+    """
+    surprises = rewards - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_same_value_twice(rewards, values, gamma=0.99, lam=0.95):
+    """The same value stood before and after the step: V(s_t) in both places.
+
+    Hint: values has one more entry than rewards. What is the extra one for?
+    """
+    advantages, running = torch.zeros_like(values[:-1]), 0.0
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * values[t] - values[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_values_swapped(rewards, values, gamma=0.99, lam=0.95):
+    """The values before and after the step changed places.
+
+    Hint: The surprise is what I got and now expect, minus what I expected before. Which slice of values is "before"?
+    """
+    surprises = rewards + gamma * values[:-1] - values[1:]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_no_lambda(rewards, values, gamma=0.99, lam=0.95):
+    """lam was not used: each step got all that followed minus its value, as if lam were 1.
+
+    Hint: What must be left of the later surprises when lam is 0?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_fades_by_lambda_alone(rewards, values, gamma=0.99, lam=0.95):
+    """Later surprises faded by lam alone; the discount was left out of the sum.
+
+    Hint: gamma stands in two places in the formulas: in the surprise, and once more.
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_next_value_not_discounted(rewards, values, gamma=0.99, lam=0.95):
+    """The value after the step was not discounted.
+
+    Hint: What is expected after the step lies one step in the future. What does the formula do to it?
+    """
+    surprises = rewards + values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_end_is_zero(rewards, values, gamma=0.99, lam=0.95):
+    """The value after the last step was taken as 0, whatever values says.
+
+    Hint: A text that was cut off has a future. Which entry of values speaks of it?
+    """
+    advantages, running, following = torch.zeros_like(values[:-1]), 0.0, 0.0
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * following - values[t] + gamma * lam * running
+        following = values[t]
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_returns(rewards, values, gamma=0.99, lam=0.95):
+    """The values were added back: these are returns, what a critic is trained on, not advantages.
+
+    Hint: Many programs compute both side by side. Which of the two answers "better than expected"?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages + values[:-1]
+
+
+@mistake("gae_advantages")
+def gae_normalised(rewards, values, gamma=0.99, lam=0.95):
+    """The advantages were normalised to mean 0 and std 1 at the end.
+
+    Hint: PPO often does that later, over a batch. Is it part of the definition?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return (advantages - advantages.mean()) / (advantages.std(unbiased=False) + 1e-8)
+
+
+@mistake("gae_advantages")
+def gae_surprises_only(rewards, values, gamma=0.99, lam=0.95):
+    """Each step got its own surprise and nothing of what followed.
+
+    Hint: That is the case lam = 0. What does a larger lam add?
+    """
+    return rewards + gamma * values[1:] - values[:-1]
+
+
+@mistake("gae_advantages")
+def gae_two_surprises(rewards, values, gamma=0.99, lam=0.95):
+    """Each step got its own surprise and the next one's, but none of those further on.
+
+    Hint: A_t contains the whole advantage of the next step, not only its surprise.
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages = surprises.clone()
+    advantages[:-1] = surprises[:-1] + gamma * lam * surprises[1:]
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_rewards_to_go(rewards, values, gamma=0.99, lam=0.95):
+    """The critic was not asked: these are the discounted sums of the rewards.
+
+    Hint: An advantage is a difference from what was expected. Where is the expectation?
+    """
+    running, advantages = 0.0, torch.zeros_like(values[:-1])
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_negated(rewards, values, gamma=0.99, lam=0.95):
+    """The surprise was turned round: what was expected minus what came.
+
+    Hint: A step that turned out better than expected must get a positive number.
+    """
+    surprises = values[:-1] - rewards - gamma * values[1:]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_fixed_settings(rewards, values, gamma=0.99, lam=0.95):
+    """gamma and lam were written into the formula as .99 and .95, and the arguments ignored.
+
+    Hint: Which numbers in your code should be names?
+    """
+    surprises = rewards + 0.99 * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + 0.99 * 0.95 * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_gamma_and_lambda_swapped(rewards, values, gamma=0.99, lam=0.95):
+    """gamma and lam changed places.
+
+    Hint: One of the two stands in the surprise, the other does not.
+    """
+    surprises = rewards + lam * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_weights_from_the_start(rewards, values, gamma=0.99, lam=0.95):
+    """The weights were counted from the first step of the text, not from the step that is judged.
+
+    Hint: For every step, its own surprise has the weight 1. Is that so for your last step?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    weights = (gamma * lam) ** torch.arange(len(surprises))
+    return (weights * surprises).flip(0).cumsum(0).flip(0)
+
+
+@mistake("gae_advantages")
+def gae_lambda_average(rewards, values, gamma=0.99, lam=0.95):
+    """Each surprise was multiplied by (1 - lam).
+
+    Hint: That factor belongs to the average of n-step returns. In the sum of surprises it has cancelled.
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = (1 - lam) * surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_last_step_forgotten(rewards, values, gamma=0.99, lam=0.95):
+    """The loop left out the last step, whose advantage stayed 0.
+
+    Hint: Which steps does your range visit?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in range(len(surprises) - 2, -1, -1):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_integer_table(rewards, values, gamma=0.99, lam=0.95):
+    """The advantages were written into a tensor of the rewards' type, which cuts them to integers when rewards are.
+
+    Hint: zeros_like copies more than the shape.
+    """
+    advantages, running = torch.zeros_like(rewards), 0.0
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * values[t + 1] - values[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages * 1.0
+
+
+@mistake("gae_advantages")
+def gae_in_place(rewards, values, gamma=0.99, lam=0.95):
+    """The values that came in were overwritten.
+
+    Hint: A slice of a tensor is a window onto it, not a copy.
+    """
+    before = values[:-1].clone()
+    advantages = values[:-1]
+    advantages.copy_(rewards + gamma * values[1:] - before)
+    for t in reversed(range(len(rewards) - 1)):
+        advantages[t] += gamma * lam * advantages[t + 1]
+    return advantages.clone()
+
+
+@mistake("gae_advantages")
+def gae_list(rewards, values, gamma=0.99, lam=0.95):
+    """A Python list was returned in the place of a tensor.
+
+    Hint: The numbers are right. What does the exercise say comes out?
+    """
+    running, advantages = 0.0, []
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * values[t + 1] - values[t] + gamma * lam * running
+        advantages.insert(0, float(running))
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_total(rewards, values, gamma=0.99, lam=0.95):
+    """One number came out for the whole text: the advantage of its first step.
+
+    Hint: The loop passes through every step's advantage. Are they kept?
+    """
+    running = torch.zeros(())
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + gamma * values[t + 1] - values[t] + gamma * lam * running
+    return running
+
+
+@right("gae_advantages")
+def gae_stacked_list(rewards, values, gamma=0.99, lam=0.95):
+    """A list, turned round and stacked."""
+    running, advantages = 0.0, []
+    for t in range(len(rewards) - 1, -1, -1):
+        running = rewards[t] + gamma * values[t + 1] - values[t] + gamma * lam * running
+        advantages.append(running)
+    return torch.stack(advantages[::-1])
+
+
+@right("gae_advantages")
+def gae_matrix(rewards, values, gamma=0.99, lam=0.95):
+    """A triangular matrix of weights times the surprises."""
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    steps = torch.arange(len(surprises))
+    distance = steps[None, :] - steps[:, None]
+    weights = torch.where(distance >= 0, (gamma * lam) ** distance.clamp_min(0).to(values.dtype), 0.0)
+    return weights @ surprises
+
+
+@right("gae_advantages")
+def gae_double_loop(rewards, values, gamma=0.99, lam=0.95):
+    """The definition, word for word."""
+    surprises = [float(rewards[t]) + gamma * float(values[t + 1]) - float(values[t]) for t in range(len(rewards))]
+    steps = range(len(surprises))
+    return torch.tensor([sum((gamma * lam) ** (k - t) * surprises[k] for k in steps if k >= t) for t in steps])
+
+
+@right("gae_advantages")
+def gae_numpy(rewards, values, gamma=0.99, lam=0.95):
+    """numpy, in float64."""
+    r, v = rewards.numpy().astype(float), values.numpy().astype(float)
+    advantages, running = np.zeros(len(r)), 0.0
+    for t in range(len(r))[::-1]:
+        running = r[t] + gamma * v[t + 1] - v[t] + gamma * lam * running
+        advantages[t] = running
+    return torch.from_numpy(advantages).float()
+
+
+@right("gae_advantages")
+def gae_lambda_return(rewards, values, gamma=0.99, lam=0.95):
+    """The lambda-return minus the value."""
+    goal, advantages = values[-1], []
+    for t in reversed(range(len(rewards))):
+        goal = rewards[t] + gamma * ((1 - lam) * values[t + 1] + lam * goal)
+        advantages.insert(0, goal - values[t])
+    return torch.stack(advantages)
+
+
+@right("gae_advantages")
+def gae_recursion(rewards, values, gamma=0.99, lam=0.95):
+    """Recursion, under no_grad."""
+
+    def rest(t):
+        if t == len(rewards):
+            return []
+        later = rest(t + 1)
+        surprise = rewards[t] + gamma * values[t + 1] - values[t]
+        return [surprise + gamma * lam * later[0] if later else surprise, *later]
+
+    with torch.no_grad():
+        return torch.stack(rest(0))
+
+
+@right("gae_advantages")
+def gae_accumulates_in_place(rewards: torch.Tensor, values: torch.Tensor, gamma: float = 0.99, lam: float = 0.95) -> torch.Tensor:
+    """Accumulated in a tensor of its own, float64, with a print."""
+    v = values.double()
+    advantages = rewards.double() + gamma * v[1:] - v[:-1]
+    for t in range(len(advantages) - 2, -1, -1):
+        advantages[t] += gamma * lam * advantages[t + 1]
+    print("advantages", tuple(advantages.shape))
+    return advantages.to(values.dtype)
+
+
+# --- group_advantages -------------------------------------------------------------------------------------------------
+
+
+def by_group(rewards, group_ids, formula):
+    """formula(float64 rewards of one group) for each group, put back into the order of the batch."""
+    r = rewards.double()
+    out = torch.zeros_like(r)
+    for g in group_ids.unique():
+        out[group_ids == g] = formula(r[group_ids == g])
+    return out.to(rewards.dtype if rewards.is_floating_point() else torch.float32)
+
+
+@mistake("group_advantages")
+def sample_std(rewards, group_ids, eps=1e-6):
+    """Divided by G - 1: the sample standard deviation, which is TRL's and verl's convention but not this course's.
+
+    Hint: torch.std has two conventions. Which one does the card at the top choose, and which is torch's default?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=len(r) > 1).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def singleton_nan(rewards, group_ids, eps=1e-6):
+    """Took the sample standard deviation, which is NaN for a group of one and stays NaN when clamped.
+
+    Hint: What is 0 divided by G - 1 when G is 1? And which convention does the card at the top choose?
+    """
+    out = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].double()
+        std = torch.sqrt(((r - r.mean()) ** 2).sum() / (len(r) - 1)).clamp_min(eps)
+        out[group_ids == g] = ((r - r.mean()) / std).float()
+    return out
+
+
+@mistake("group_advantages")
+def singleton_raw(rewards, group_ids, eps=1e-6):
+    """A group of one kept its raw reward (as in verl).
+
+    Hint: Whom is a lone answer compared with? What has it to teach?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps) if len(r) > 1 else r)
+
+
+@mistake("group_advantages")
+def whole_batch(rewards, group_ids, eps=1e-6):
+    """One mean and one std were taken over the whole batch; the ids were not used.
+
+    Hint: An answer to an easy question should not be compared with answers to a hard one.
+    """
+    r = rewards.double()
+    return ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).float()
+
+
+@mistake("group_advantages")
+def batch_std(rewards, group_ids, eps=1e-6):
+    """The mean was the group's own, the std that of all rewards in the batch.
+
+    Hint: Two numbers describe a group. Which of them came from somewhere else?
+    """
+    std = rewards.double().std(unbiased=False).clamp_min(eps)
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / std)
+
+
+@mistake("group_advantages")
+def pooled_std(rewards, group_ids, eps=1e-6):
+    """Each answer was centred in its group, but the std was pooled over the centred rewards of all groups.
+
+    Hint: That is a baseline of its own ("several groups pooled"). This exercise asks for the group's own std.
+    """
+    centred = by_group(rewards, group_ids, lambda r: r - r.mean())
+    return centred / centred.std(unbiased=False).clamp_min(eps)
+
+
+@mistake("group_advantages")
+def batch_mean(rewards, group_ids, eps=1e-6):
+    """The std was the group's own, the mean that of all rewards in the batch.
+
+    Hint: Two numbers describe a group. Which of them came from somewhere else?
+    """
+    mean = rewards.double().mean()
+    return by_group(rewards, group_ids, lambda r: (r - mean) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def unequal_merged(rewards, group_ids, eps=1e-6):
+    """When groups differ in size, all answers fell into one group.
+
+    Hint: A reshape to [groups, G] needs equal sizes. What happens in your code when they are not?
+    """
+    sizes = group_ids.unique(return_counts=True)[1]
+    if (sizes == sizes[0]).all():
+        return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    return by_group(rewards, torch.zeros_like(group_ids), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def positional(rewards, group_ids, eps=1e-6):
+    """The batch was cut into equal blocks by position, view(-1, G); the ids only gave their number.
+
+    Hint: The loader may have shuffled the answers. Which of them are siblings then?
+    """
+    size = len(rewards) // len(group_ids.unique())
+    r = rewards.double().view(-1, size)
+    return ((r - r.mean(1, keepdim=True)) / r.std(1, unbiased=False, keepdim=True).clamp_min(eps)).flatten().float()
+
+
+@mistake("group_advantages")
+def consecutive_runs(rewards, group_ids, eps=1e-6):
+    """A new group began wherever the id changed from one answer to the next.
+
+    Hint: Siblings need not stand side by side. What does unique_consecutive do when an id comes back?
+    """
+    runs = group_ids.unique_consecutive(return_inverse=True)[1]
+    return by_group(rewards, runs, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def new_id_each(rewards, group_ids, eps=1e-6):
+    """Everything came out 0, as it does when every answer is taken for a group of its own.
+
+    Hint: Who shares an id with whom? Print the groups that your code sees, and see whether the result is written at all.
+    """
+    return by_group(rewards, torch.arange(len(rewards)), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def table_by_raw_id(rewards, group_ids, eps=1e-6):
+    """The ids served as places in a table of size max(id) + 1.
+
+    Hint: Ids are labels, not places. What does place -3 mean, and how large does a table for 10^15 get?
+    """
+    size = int(group_ids.max()) + 1
+    r = rewards.double()
+    count = torch.zeros(size).index_add_(0, group_ids, torch.ones(len(r)))
+    mean = torch.zeros(size, dtype=r.dtype).index_add_(0, group_ids, r) / count
+    centred = r - mean[group_ids]
+    std = (torch.zeros(size, dtype=r.dtype).index_add_(0, group_ids, centred**2) / count).sqrt()
+    return (centred / std[group_ids].clamp_min(eps)).float()
+
+
+@mistake("group_advantages")
+def ids_from_zero(rewards, group_ids, eps=1e-6):
+    """The loop ran over the ids 0, 1, 2, ... and passed over all others.
+
+    Hint: Ids are labels: any integers. Where can you get the list of those that occur?
+    """
+    r, out = rewards.double(), torch.zeros(len(rewards), dtype=torch.float64)
+    for g in range(len(group_ids.unique())):
+        mine = group_ids == g
+        if mine.any():
+            out[mine] = (r[mine] - r[mine].mean()) / r[mine].std(unbiased=False).clamp_min(eps)
+    return out.float()
+
+
+@mistake("group_advantages")
+def ids_as_floats(rewards, group_ids, eps=1e-6):
+    """The ids were turned into float32, where neighbouring large ids are the same number.
+
+    Hint: How many digits does a float32 hold, and how many has 10^15?
+    """
+    return by_group(rewards, group_ids.float(), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def ids_as_int32(rewards, group_ids, eps=1e-6):
+    """The ids were cut to 32 bits, where different large ids can become the same.
+
+    Hint: How large can an int32 be?
+    """
+    return by_group(rewards, group_ids.int(), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def ids_without_sign(rewards, group_ids, eps=1e-6):
+    """The sign of the ids was dropped, so that 3 and -3 are one group.
+
+    Hint: Ids are labels; no arithmetic on them is safe.
+    """
+    return by_group(rewards, group_ids.abs(), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def sorted_and_left_so(rewards, group_ids, eps=1e-6):
+    """The answers were sorted by group and the advantages returned in that order.
+
+    Hint: The numbers are right. Whose are they?
+    """
+    order = group_ids.argsort(stable=True)
+    sizes = group_ids.unique(return_counts=True)[1]
+    parts = rewards[order].double().split(sizes.tolist())
+    return torch.cat([(r - r.mean()) / r.std(unbiased=False).clamp_min(eps) for r in parts]).float()
+
+
+@mistake("group_advantages")
+def statistics_in_sorted_order(rewards, group_ids, eps=1e-6):
+    """Means and stds were repeated in the order of the sorted ids and met answers in the order of the batch.
+
+    Hint: repeat_interleave hands out the statistics group after group. Do the answers stand like that?
+    """
+    names, sizes = group_ids.unique(return_counts=True)
+    groups = [rewards[group_ids == g].double() for g in names]
+    mean = torch.stack([r.mean() for r in groups]).repeat_interleave(sizes)
+    std = torch.stack([r.std(unbiased=False) for r in groups]).repeat_interleave(sizes)
+    return ((rewards - mean) / std.clamp_min(eps)).float()
+
+
+@mistake("group_advantages")
+def no_std(rewards, group_ids, eps=1e-6):
+    """The mean was subtracted and the division by the std left out (as in Dr. GRPO).
+
+    Hint: An advantage is measured in a unit. Which?
+    """
+    return by_group(rewards, group_ids, lambda r: r - r.mean())
+
+
+@mistake("group_advantages")
+def by_variance(rewards, group_ids, eps=1e-6):
+    """Divided by the variance in the place of the std.
+
+    Hint: Double all rewards: should the advantages halve?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.var(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def no_centring(rewards, group_ids, eps=1e-6):
+    """The rewards were divided by the std, but the mean was never subtracted.
+
+    Hint: What is the baseline in your formula?
+    """
+    return by_group(rewards, group_ids, lambda r: r / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def root_mean_square(rewards, group_ids, eps=1e-6):
+    """The spread was taken about 0 and not about the group's mean.
+
+    Hint: Add 100 to all rewards: the spread of a group must not change.
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r**2).mean().sqrt().clamp_min(eps))
+
+
+@mistake("group_advantages")
+def mean_deviation(rewards, group_ids, eps=1e-6):
+    """Divided by the mean absolute deviation in the place of the std.
+
+    Hint: Both measure spread. Which one squares before it averages?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r - r.mean()).abs().mean().clamp_min(eps))
+
+
+@mistake("group_advantages")
+def range_for_std(rewards, group_ids, eps=1e-6):
+    """Divided by the range, largest minus smallest reward, in the place of the std.
+
+    Hint: Four answers with 2, 2, 2, 1 should give .577 and -1.732.
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.max() - r.min()).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def median_centre(rewards, group_ids, eps=1e-6):
+    """The median took the place of the mean.
+
+    Hint: What one answer gains, its siblings lose: which centre makes the sum 0?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.quantile(0.5)) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def leave_one_out(rewards, group_ids, eps=1e-6):
+    """Each answer was compared with the mean of the others (RLOO), without a std.
+
+    Hint: That is a baseline of its own, shown further down. Here the group's mean includes the answer.
+    """
+    return by_group(rewards, group_ids, lambda r: r - (r.sum() - r) / (len(r) - 1) if len(r) > 1 else r * 0)
+
+
+@mistake("group_advantages")
+def leave_one_out_in_stds(rewards, group_ids, eps=1e-6):
+    """Each answer was compared with the mean of the others and divided by the std of all.
+
+    Hint: Compare the sizes with the worked numbers: by which factor are they off, and what has it to do with G?
+    """
+    return by_group(
+        rewards, group_ids, lambda r: (r - (r.sum() - r) / max(len(r) - 1, 1)) / r.std(unbiased=False).clamp_min(eps) * (len(r) > 1)
+    )
+
+
+@mistake("group_advantages")
+def ranks(rewards, group_ids, eps=1e-6):
+    """The rewards were replaced by their ranks before they were normalised.
+
+    Hint: Rewards of 0, 1, 2 and of 0, 1, 10 must give different advantages.
+    """
+
+    def formula(r):
+        place = r.unique(return_inverse=True)[1].double()
+        return (place - place.mean()) / place.std(unbiased=False).clamp_min(eps)
+
+    return by_group(rewards, group_ids, formula)
+
+
+@mistake("group_advantages")
+def sign_only(rewards, group_ids, eps=1e-6):
+    """Only the sign was kept: above the mean 1, below it -1.
+
+    Hint: How far an answer lies from the mean counts, too.
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()).sign())
+
+
+@mistake("group_advantages")
+def clipped(rewards, group_ids, eps=1e-6):
+    """The advantages were cut to -1 and 1.
+
+    Hint: An advantage can be as large as the square root of G - 1. The clip of GRPO belongs to the ratio, in notebook 2.
+    """
+    return by_group(rewards, group_ids, lambda r: ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).clamp(-1, 1))
+
+
+@mistake("group_advantages")
+def whitened_again(rewards, group_ids, eps=1e-6):
+    """The advantages were normalised a second time over the whole batch.
+
+    Hint: After the group nothing is left to normalise. What do dead groups do to the std of the batch?
+    """
+    a = by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    return (a - a.mean()) / a.std().clamp_min(eps)
+
+
+@mistake("group_advantages")
+def over_root_of_group_size(rewards, group_ids, eps=1e-6):
+    """The squares were summed and not averaged: the norm of the group in the place of its std.
+
+    Hint: Should the advantages shrink when the same rewards come twice?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r - r.mean()).norm().clamp_min(eps))
+
+
+@mistake("group_advantages")
+def divided_by_batch_size(rewards, group_ids, eps=1e-6):
+    """The group's sums were divided by the number of answers in the batch.
+
+    Hint: How many answers does a group have? Not N.
+    """
+    n = len(rewards)
+
+    def formula(r):
+        centred = r - r.sum() / n
+        return centred / ((centred**2).sum() / n).sqrt().clamp_min(eps)
+
+    return by_group(rewards, group_ids, formula)
+
+
+@mistake("group_advantages")
+def trl_eps(rewards, group_ids, eps=1e-6):
+    """Added 1e-4 to the std, which is TRL's convention but not this course's.
+
+    Hint: See the card at the top: what does this course do about a std that is nearly 0?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.std(unbiased=False) + 1e-4))
+
+
+@mistake("group_advantages")
+def large_eps(rewards, group_ids, eps=1e-6):
+    """Added an eps of .01 or more to the std, which shrinks every advantage.
+
+    Hint: eps is there for the dead groups. How much may it change the living?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.std(unbiased=False) + 1e-2))
+
+
+@mistake("group_advantages")
+def eps_under_the_root(rewards, group_ids, eps=1e-6):
+    """The eps was added to the variance, under the root, where 1e-6 acts like .001.
+
+    Hint: What is the root of eps? And what becomes of rewards of 0 and .001?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.var(unbiased=False) + eps).sqrt())
+
+
+@mistake("group_advantages")
+def std_threshold(rewards, group_ids, eps=1e-6):
+    """Groups with a std below .001 were taken for dead.
+
+    Hint: A threshold silences noise and small genuine rewards alike. What does the exercise say about 0 and .001?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False) if r.std(unbiased=False) > 1e-3 else r * 0)
+
+
+@mistake("group_advantages")
+def no_eps(rewards, group_ids, eps=1e-6):
+    """Divided by the bare std, so that a group of equals becomes 0/0.
+
+    Hint: Which argument have you not used yet?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False))
+
+
+@mistake("group_advantages")
+def dead_group_of_ones(rewards, group_ids, eps=1e-6):
+    """Where the std is 0, the division was skipped and the rewards kept as they were.
+
+    Hint: A group whose answers are all equal teaches nothing, even if all of them are right.
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False) if r.std(unbiased=False) > eps else r)
+
+
+@mistake("group_advantages")
+def tie_residue(rewards, group_ids, eps=1e-6):
+    """The float32 residue of equal rewards was divided by a tiny std, and blown up.
+
+    Hint: What is the mean of six times .9 in float32? Make the sum exact, or ask whether anything differs at all.
+    """
+    r = rewards if rewards.is_floating_point() else rewards.float()
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+    mean = torch.zeros(len(size), dtype=r.dtype).index_add_(0, group, r) / size
+    centred = r - mean[group]
+    std = (torch.zeros(len(size), dtype=r.dtype).index_add_(0, group, centred**2) / size).sqrt()
+    return centred / std[group].clamp_min(eps)
+
+
+@mistake("group_advantages")
+def tie_residue_tiny_eps(rewards, group_ids, eps=1e-6):
+    """Worked in float32 with an eps of 1e-8, so that the residue of equal rewards became a full-grown advantage.
+
+    Hint: What is the mean of six times .9 in float32, and how does the difference compare with 1e-8?
+    """
+    r, out = rewards.float(), torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        out[mine] = (r[mine] - r[mine].mean()) / (r[mine].std(unbiased=False) + 1e-8)
+    return out
+
+
+@mistake("group_advantages")
+def one_pass_in_float32(rewards, group_ids, eps=1e-6):
+    """The variance was computed as mean of squares minus square of mean, in float32, where the two nearly cancel.
+
+    Hint: Put 100 on every reward. How many digits are left of the difference of two numbers near 10,000?
+    """
+    r, out = rewards.float(), torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = r[group_ids == g]
+        variance = ((mine**2).mean() - mine.mean() ** 2).clamp_min(0)
+        alive = mine.max() > mine.min()
+        out[group_ids == g] = (mine - mine.mean()) / variance.sqrt().clamp_min(eps) * alive
+    return out
+
+
+@mistake("group_advantages")
+def integer_rewards_fail(rewards, group_ids, eps=1e-6):
+    """The mean of a tensor of integers was asked for, which torch refuses.
+
+    Hint: Turn the rewards into floats first.
+    """
+    out = torch.zeros(len(rewards), dtype=torch.float64)
+    for g in group_ids.unique():
+        r = rewards[group_ids == g]
+        if r.max() > r.min():
+            out[group_ids == g] = ((r - r.mean()) / r.std(unbiased=False)).double()
+    return out
+
+
+@mistake("group_advantages")
+def integer_result(rewards, group_ids, eps=1e-6):
+    """The advantages were written into a tensor of the rewards' type, which cuts them to integers when rewards are.
+
+    Hint: zeros_like copies more than the shape.
+    """
+    out = torch.zeros_like(rewards)
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].double()
+        out[group_ids == g] = ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).to(out.dtype)
+    return out * 1.0
+
+
+@mistake("group_advantages")
+def in_place(rewards, group_ids, eps=1e-6):
+    """The rewards that came in were overwritten.
+
+    Hint: Somebody else may still need the rewards. Where do you write your result?
+    """
+    r = rewards.double()
+    for g in group_ids.unique():
+        mine = group_ids == g
+        r[mine] = (r[mine] - r[mine].mean()) / r[mine].std(unbiased=False).clamp_min(eps)
+    rewards.copy_(r)
+    return r.float()
+
+
+@mistake("group_advantages")
+def negated(rewards, group_ids, eps=1e-6):
+    """The sign is turned round: mean minus reward.
+
+    Hint: Whose advantage must be positive, the better answer's or the worse one's?
+    """
+    return by_group(rewards, group_ids, lambda r: (r.mean() - r) / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def absolute(rewards, group_ids, eps=1e-6):
+    """The distance from the mean was taken without its sign.
+
+    Hint: A bad answer is as far from the mean as a good one. How does the policy tell them apart?
+    """
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()).abs() / r.std(unbiased=False).clamp_min(eps))
+
+
+@mistake("group_advantages")
+def softmax_of_rewards(rewards, group_ids, eps=1e-6):
+    """The rewards of a group were turned into a softmax.
+
+    Hint: A softmax is never negative. Who is pushed down then?
+    """
+    return by_group(rewards, group_ids, lambda r: r.softmax(0))
+
+
+@mistake("group_advantages")
+def one_per_group(rewards, group_ids, eps=1e-6):
+    """One number came out for each group, not for each answer.
+
+    Hint: N answers come in, N numbers go out. How does a group's result get back to its answers?
+    """
+    groups = [rewards[group_ids == g].double() for g in group_ids.unique()]
+    return torch.stack([(r.max() - r.mean()) / r.std(unbiased=False).clamp_min(eps) for r in groups]).float()
+
+
+@mistake("group_advantages")
+def raw_rewards(rewards, group_ids, eps=1e-6):
+    """The rewards were returned as they came.
+
+    Hint: Compare each reward with its group first.
+    """
+    return rewards.float()
+
+
+@mistake("group_advantages")
+def all_one(rewards, group_ids, eps=1e-6):
+    """Everything is 1.
+
+    Hint: Is the result ever written into the tensor that you return?
+    """
+    return torch.ones(len(rewards))
+
+
+@right("group_advantages")
+def double_mask_loop(rewards, group_ids, eps=1e-6):
+    """A loop over the ids with masks, float64 inside."""
+    out = torch.empty(len(rewards))
+    for g in group_ids.unique().tolist():
+        mine = rewards[group_ids == g].to(torch.float64)
+        out[group_ids == g] = ((mine - mine.mean()) / mine.std(correction=0).clamp(min=eps)).float()
+    return out
+
+
+@right("group_advantages")
+def scatter_reduce(rewards, group_ids, eps=1e-6):
+    """scatter_reduce with the mean, under no_grad."""
+    with torch.no_grad():
+        group = torch.unique(group_ids, return_inverse=True)[1]
+        r = rewards.double()
+        empty = torch.zeros(int(group.max()) + 1, dtype=r.dtype)
+        centred = r - empty.scatter_reduce(0, group, r, "mean", include_self=False)[group]
+        variance = empty.scatter_reduce(0, group, centred.square(), "mean", include_self=False)[group]
+        return (centred / variance.sqrt().clamp_min(eps)).float()
+
+
+@right("group_advantages")
+def bincount(rewards, group_ids, eps=1e-6):
+    """bincount with weights, which counts in float64."""
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+    r = rewards.double()
+    centred = r - (torch.bincount(group, weights=r) / size)[group]
+    std = (torch.bincount(group, weights=centred**2) / size).sqrt()[group]
+    return (centred / torch.maximum(std, torch.tensor(eps, dtype=std.dtype))).to(torch.get_default_dtype())
+
+
+@right("group_advantages")
+def one_hot_matrix(rewards, group_ids, eps=1e-6):
+    """Group sums by a one-hot matrix product."""
+    group = group_ids.unique(return_inverse=True)[1]
+    member = torch.nn.functional.one_hot(group).double()  # [N, groups]
+    r = rewards.double()
+    size = member.sum(0)
+    centred = r - member @ (member.T @ r / size)
+    return (centred / (member @ (member.T @ centred**2 / size)).sqrt().clamp_min(eps)).float()
+
+
+@right("group_advantages")
+def pairwise_mask(rewards, group_ids, eps=1e-6):
+    """An [N, N] mask of siblings, float32, dead groups found by the largest and the smallest reward."""
+    siblings = group_ids[:, None] == group_ids[None, :]
+    r = rewards.float()
+    size = siblings.sum(1)
+    mean = (siblings * r).sum(1) / size
+    std = ((siblings * (r - mean[:, None]) ** 2).sum(1) / size).sqrt()
+    table = r.expand(len(r), -1)
+    alive = table.masked_fill(~siblings, -torch.inf).amax(1) > table.masked_fill(~siblings, torch.inf).amin(1)
+    return torch.where(alive, (r - mean) / std.clamp_min(eps), 0.0)
+
+
+@right("group_advantages")
+def sort_split_unsort(rewards, group_ids, eps=1e-6):
+    """Sorted by id, split, normalised, put back."""
+    order = torch.argsort(group_ids)
+    sizes = torch.unique(group_ids, return_counts=True)[1].tolist()
+    parts = [(r - r.mean()) / r.std(unbiased=False).clamp_min(eps) for r in rewards.double()[order].split(sizes)]
+    out = torch.empty(len(rewards), dtype=torch.float64)
+    out[order] = torch.cat(parts)
+    return out
+
+
+@right("group_advantages")
+def python_dict(rewards, group_ids, eps=1e-6):
+    """A dict of lists and plain Python, slow but right."""
+    groups = {}
+    for reward, g in zip(rewards.tolist(), group_ids.tolist()):
+        groups.setdefault(g, []).append(reward)
+    out = []
+    for reward, g in zip(rewards.tolist(), group_ids.tolist()):
+        mean = math.fsum(groups[g]) / len(groups[g])
+        std = math.sqrt(math.fsum((x - mean) ** 2 for x in groups[g]) / len(groups[g]))
+        out.append((reward - mean) / max(std, eps))
+    return torch.tensor(out)
+
+
+@right("group_advantages")
+def numpy_inside(rewards, group_ids, eps=1e-6):
+    """numpy inside, float64."""
+    r, ids = rewards.detach().cpu().numpy().astype(np.float64), group_ids.cpu().numpy()
+    out = np.zeros_like(r)
+    for g in np.unique(ids):
+        mine = r[ids == g]
+        out[ids == g] = (mine - mine.mean()) / np.maximum(mine.std(), eps)
+    return torch.from_numpy(out).float()
+
+
+@right("group_advantages")
+def eps_added(rewards, group_ids, eps=1e-6):
+    """The eps added to the std and not clamped at, as verl does."""
+    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.std(unbiased=False) + eps))
+
+
+@right("group_advantages")
+def float32_with_a_look_first(rewards: torch.Tensor, group_ids: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """float32 throughout; groups without a difference are passed over."""
+    out = torch.zeros(rewards.shape)
+    for g in set(group_ids.tolist()):
+        where = (group_ids == g).nonzero().squeeze(1)
+        r = rewards[where].float()
+        if (r != r[0]).any():
+            out[where] = (r - r.mean()) / torch.sqrt(torch.mean((r - r.mean()) ** 2))
+    return out
+
+
+@right("group_advantages")
+def float32_small_std_is_zero(rewards, group_ids, eps=1e-6):
+    """float32 with index_add; a std below eps counts as 0."""
+    print("groups:", len(group_ids.unique()))
+    r = rewards.to(torch.float32)
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+    centred = r - (torch.zeros(len(size)).index_add_(0, group, r) / size)[group]
+    std = (torch.zeros(len(size)).index_add_(0, group, centred**2) / size).sqrt()[group]
+    return torch.where(std < eps, torch.zeros_like(r), centred / std.clamp_min(eps))
+
+
+@right("group_advantages")
+def shifted_first(rewards, group_ids, eps=1e-6):
+    """Each group is shifted by its smallest reward before anything is averaged, so that ties are exactly 0."""
+    out = torch.zeros(len(rewards), dtype=torch.float32)
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].float()
+        r = r - r.min()
+        out[group_ids == g] = (r - r.mean()) / r.std(unbiased=False).clamp_min(eps)
+    return out
+
+
+@right("group_advantages")
+def one_pass_in_float64(rewards, group_ids, eps=1e-6):
+    """Mean of squares minus square of mean, in float64, where it is good enough."""
+
+    def formula(r):
+        variance = (r**2).mean() - r.mean() ** 2
+        return (r - r.mean()) / variance.clamp_min(eps**2).sqrt()
+
+    return by_group(rewards, group_ids, formula)
+
+
+# --- dead_group_probability -------------------------------------------------------------------------------------------
+
+
+@mistake("dead_group_probability")
+def dead_all_wrong_only(p, group_size):
+    """Only the groups in which everybody is wrong were counted.
+
+    Hint: What is the advantage of each answer when all of them are right?
+    """
+    return (1 - p) ** group_size
+
+
+@mistake("dead_group_probability")
+def dead_all_right_only(p, group_size):
+    """Only the groups in which everybody is right were counted.
+
+    Hint: What is the advantage of each answer when all of them are wrong?
+    """
+    return p**group_size
+
+
+@mistake("dead_group_probability")
+def dead_product(p, group_size):
+    """The two probabilities were multiplied: all right and all wrong at once.
+
+    Hint: One or the other makes a group dead. They never happen together.
+    """
+    return p**group_size * (1 - p) ** group_size
+
+
+@mistake("dead_group_probability")
+def dead_as_if_independent(p, group_size):
+    """The product was subtracted, as if a group could be all right and all wrong at once.
+
+    Hint: That correction counts what is in both events. How often does that happen here?
+    """
+    a, b = p**group_size, (1 - p) ** group_size
+    return a + b - a * b
+
+
+@mistake("dead_group_probability")
+def dead_alive(p, group_size):
+    """This is the probability that a group is alive.
+
+    Hint: Should it grow or shrink when the group gets larger?
+    """
+    return 1 - p**group_size - (1 - p) ** group_size
+
+
+@mistake("dead_group_probability")
+def dead_misplaced_bracket(p, group_size):
+    """1 - p^G stood in the place of (1 - p)^G.
+
+    Hint: "Not all are right" is something else than "all are wrong".
+    """
+    return p**group_size + (1 - p**group_size)
+
+
+@mistake("dead_group_probability")
+def dead_times_for_power(p, group_size):
+    """The probability was multiplied by G and not raised to the power G.
+
+    Hint: The first is right, and the second is right, and the third: what do you do with the probabilities?
+    """
+    return p * group_size + (1 - p) * group_size
+
+
+@mistake("dead_group_probability")
+def dead_first_is_free(p, group_size):
+    """The powers were G - 1, as if the first answer did not count.
+
+    Hint: Only G - 1 answers must agree with the first, but the first is itself right or wrong with some probability.
+    """
+    return p ** (group_size - 1) + (1 - p) ** (group_size - 1)
+
+
+@mistake("dead_group_probability")
+def dead_agrees_with_the_first(p, group_size):
+    """The others were taken to agree with the first with probability one half each.
+
+    Hint: Two answers agree more often the further p is from one half.
+    """
+    return 0.5 ** (group_size - 1)
+
+
+@mistake("dead_group_probability")
+def dead_pairs(p, group_size):
+    """The probability that two answers agree was raised to the power G - 1.
+
+    Hint: If one and two agree, and two and three, are the two events independent?
+    """
+    return (p**2 + (1 - p) ** 2) ** (group_size - 1)
+
+
+@mistake("dead_group_probability")
+def dead_twice(p, group_size):
+    """The probability of one end was doubled.
+
+    Hint: The two ends are equally likely at p = .5 only.
+    """
+    return 2 * (1 - p) ** group_size
+
+
+@mistake("dead_group_probability")
+def dead_simulated(p, group_size):
+    """The probability was estimated by drawing groups.
+
+    Hint: A thousand draws give two digits. There is a formula that gives them all.
+    """
+    draws = torch.rand(1000, group_size, generator=torch.Generator().manual_seed(0)) < p
+    return (draws.all(1) | ~draws.any(1)).float().mean().item()
+
+
+@mistake("dead_group_probability")
+def dead_rounded(p, group_size):
+    """The result was rounded.
+
+    Hint: Leave rounding to whoever prints the number.
+    """
+    return round(p**group_size + (1 - p) ** group_size, 2)
+
+
+@mistake("dead_group_probability")
+def dead_percent(p, group_size):
+    """The result came out in per cent.
+
+    Hint: A probability lies between 0 and 1.
+    """
+    return 100 * (p**group_size + (1 - p) ** group_size)
+
+
+@mistake("dead_group_probability")
+def dead_caret(p, group_size):
+    """The power was written as ^, which in Python is something else.
+
+    Hint: How does Python write a power?
+    """
+    return p ^ group_size + (1 - p) ^ group_size
+
+
+@right("dead_group_probability")
+def dead_loop(p, group_size):
+    """Multiplied out in a loop."""
+    everybody, nobody = 1.0, 1.0
+    for _ in range(group_size):
+        everybody *= p
+        nobody *= 1 - p
+    return everybody + nobody
+
+
+@right("dead_group_probability")
+def dead_complement(p, group_size):
+    """One minus the groups that are mixed, by the binomial distribution."""
+    mixed = 0.0
+    for k in range(1, group_size):
+        mixed += math.comb(group_size, k) * p**k * (1 - p) ** (group_size - k)
+    return 1 - mixed
+
+
+@right("dead_group_probability")
+def dead_math_pow(p: float, group_size: int) -> float:
+    """math.pow."""
+    return math.pow(p, group_size) + math.pow(1 - p, group_size)
+
+
+@right("dead_group_probability")
+def dead_enumerated(p, group_size):
+    """Every outcome, one by one."""
+    total = 0.0
+    for outcome in itertools.product((True, False), repeat=group_size):
+        if all(outcome) or not any(outcome):
+            total += math.prod(p if x else 1 - p for x in outcome)
+    return total
+
+
+@right("dead_group_probability")
+def dead_torch(p, group_size):
+    """torch, float64."""
+    chances = torch.tensor([p, 1 - p], dtype=torch.float64)
+    return (chances**group_size).sum().item()
+
+
+@right("dead_group_probability")
+def dead_numpy(p, group_size):
+    """numpy, a Python float returned."""
+    return float(np.power([p, 1 - p], float(group_size)).sum())
+
+
+@right("dead_group_probability")
+def dead_logs(p, group_size):
+    """Exponentials of logs, the ends of p apart."""
+    if p in (0, 1):
+        return 1.0
+    return math.exp(group_size * math.log(p)) + math.exp(group_size * math.log1p(-p))
+
+
+@right("dead_group_probability")
+def dead_recursion(p, group_size):
+    """Recursion over the size of the group."""
+
+    def all_alike(q, n):
+        return 1.0 if n == 0 else q * all_alike(q, n - 1)
+
+    return all_alike(p, group_size) + all_alike(1 - p, group_size)
+
+
+# --- smallest_group_size ----------------------------------------------------------------------------------------------
+
+
+def dead(p, size):
+    return p**size + (1 - p) ** size
+
+
+@mistake("smallest_group_size")
+def size_powers_of_two(p, target):
+    """Only powers of two were tried.
+
+    Hint: 32 is enough at p = .1 for a target of .1. Is 31 enough, too?
+    """
+    if p in (0, 1):
+        return None
+    size = 2
+    while dead(p, size) > target:
+        size *= 2
+    return size
+
+
+@mistake("smallest_group_size")
+def size_one_too_many(p, target):
+    """The loop went one step past the first size that will do.
+
+    Hint: When your loop stops, which size was the last one that it tried?
+    """
+    if p in (0, 1):
+        return None
+    size, found = 1, False
+    while not found:
+        size += 1
+        found = dead(p, size) <= target
+    return size + 1
+
+
+@mistake("smallest_group_size")
+def size_one_too_few(p, target):
+    """The last size that will not do was returned.
+
+    Hint: Put your result into dead_group_probability. Is the target met?
+    """
+    if p in (0, 1):
+        return None
+    size = 2
+    while dead(p, size) > target:
+        size += 1
+    return size - 1
+
+
+@mistake("smallest_group_size")
+def size_strictly_below(p, target):
+    """A probability of exactly the target was not accepted.
+
+    Hint: "At most" includes the target itself.
+    """
+    if p in (0, 1):
+        return None
+    size = 2
+    while dead(p, size) >= target:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_by_one_logarithm(p, target):
+    """Only the likelier of the two ends was counted, so that a logarithm gives the size.
+
+    Hint: A good first guess. At p = .5 the other end counts as much; what does that do to the size?
+    """
+    if p in (0, 1):
+        return None
+    return max(2, math.ceil(math.log(target) / math.log(max(p, 1 - p)) - 1e-9))
+
+
+@mistake("smallest_group_size")
+def size_logarithm_rounded_down(p, target):
+    """The logarithm was rounded down, which ends one answer short of the target.
+
+    Hint: You want the first whole number at or above the solution.
+    """
+    if p in (0, 1):
+        return None
+    return max(2, int(math.log(target) / math.log(max(p, 1 - p))))
+
+
+@mistake("smallest_group_size")
+def size_wrong_answers_only(p, target):
+    """Only groups in which everybody is wrong were counted.
+
+    Hint: What about a question that is too easy, p = .9?
+    """
+    if p in (0, 1):
+        return None
+    size = 2
+    while (1 - p) ** size > target:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_right_answers_only(p, target):
+    """Only groups in which everybody is right were counted.
+
+    Hint: What about a question that is too hard, p = .1?
+    """
+    if p in (0, 1):
+        return None
+    size = 2
+    while p**size > target:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_target_alive(p, target):
+    """The target was read as the share of groups that are alive.
+
+    Hint: target is how many dead groups you accept at most.
+    """
+    if p in (0, 1):
+        return None
+    size = 2
+    while 1 - dead(p, size) < target:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_first_that_fails(p, target):
+    """The comparison was turned round: the loop stops at the first size that does not meet the target.
+
+    Hint: While the probability is how, compared with the target, must the loop go on?
+    """
+    size = 2
+    while dead(p, size) <= target:
+        size += 1
+        if size > 5000:
+            return None
+    return size if 0 < p < 1 else None
+
+
+@mistake("smallest_group_size")
+def size_gives_up_early(p, target):
+    """The search ended at a fixed size and said None, though a larger group would do.
+
+    Hint: For which p is there really no G? All others have one, however large.
+    """
+    return next((size for size in range(2, 33) if dead(p, size) <= target), None)
+
+
+@mistake("smallest_group_size")
+def size_largest_tried(p, target):
+    """Where no group is large enough, the largest size that was tried was returned.
+
+    Hint: What does the exercise ask for when every group is dead?
+    """
+    size = 2
+    while dead(p, size) > target and size < 10000:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_infinity(p, target):
+    """Infinity was returned where no group is large enough.
+
+    Hint: A sensible number, but not what the exercise asks for.
+    """
+    if p in (0, 1):
+        return math.inf
+    size = 2
+    while dead(p, size) > target:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_zero_for_none(p, target):
+    """0 was returned where no group is large enough.
+
+    Hint: 0 is a number, and somebody may compute with it. How does Python say "there is none"?
+    """
+    if p in (0, 1):
+        return 0
+    size = 2
+    while dead(p, size) > target:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_only_zero_is_hopeless(p, target):
+    """p = 0 has no answer, but p = 1 was given one.
+
+    Hint: What is the std of a group in which everybody is always right?
+    """
+    if p == 0:
+        return None
+    size = 2
+    while dead(p, size) > target and size < 10000:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_fractional(p, target):
+    """The solution of the equation was not made a whole number.
+
+    Hint: How many answers is 21.85?
+    """
+    if p in (0, 1):
+        return None
+    return math.log(target) / math.log(max(p, 1 - p))
+
+
+@mistake("smallest_group_size")
+def size_probability_returned(p, target):
+    """The probability that was reached came out, not the size that reached it.
+
+    Hint: Which of the two does the exercise ask for?
+    """
+    if p in (0, 1):
+        return None
+    size = 2
+    while dead(p, size) > target:
+        size += 1
+    return dead(p, size)
+
+
+@right("smallest_group_size")
+def size_own_formula(p, target):
+    """Counts up with a formula of its own."""
+    if not 0 < p < 1:
+        return None
+    size = 1
+    while p**size + (1 - p) ** size > target:
+        size += 1
+    return size
+
+
+@right("smallest_group_size")
+def size_next(p, target):
+    """A generator over all sizes."""
+    if p == 0 or p == 1:
+        return None
+    return next(size for size in itertools.count(1) if dead_group_probability(p, size) <= target)
+
+
+@right("smallest_group_size")
+def size_bisection(p, target):
+    """Doubling, then bisection."""
+    if p <= 0 or p >= 1:
+        return None
+    low, high = 1, 2
+    while dead_group_probability(p, high) > target:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if dead_group_probability(p, middle) > target else (low, middle)
+    return high
+
+
+@right("smallest_group_size")
+def size_logarithm_then_walk(p, target):
+    """A logarithm as a first guess, then a walk to the first size that will do."""
+    if p in (0.0, 1.0):
+        return None
+    size = max(2, int(math.log(target) / math.log(max(p, 1 - p))) - 1)
+    while dead_group_probability(p, size) > target:
+        size += 1
+    return size
+
+
+@right("smallest_group_size")
+def size_running_products(p, target):
+    """The two powers are carried along."""
+    everybody, nobody, size = p, 1 - p, 1
+    while everybody + nobody > target:
+        everybody, nobody, size = everybody * p, nobody * (1 - p), size + 1
+        if max(p, 1 - p) == 1:
+            return None
+    return size
+
+
+@right("smallest_group_size")
+def size_bounded_search(p, target):
+    """A search with an end that is far beyond anything asked for."""
+    for size in range(2, 10_000):
+        if dead_group_probability(p, size) <= target:
+            return size
+    return None
+
+
+@right("smallest_group_size")
+def size_numpy(p, target):
+    """All sizes at once."""
+    sizes = np.arange(1, 10_000)
+    enough = np.flatnonzero(p**sizes + (1 - p) ** sizes <= target)
+    return int(sizes[enough[0]]) if len(enough) else None

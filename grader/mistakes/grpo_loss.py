@@ -1,0 +1,2242 @@
+"""Wrong and right versions of the exercises of notebook 2. Free names are the notebook's own (given cells and the key)."""
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+
+from grader.mistakes import mistake, right
+
+
+def own_group_advantages(rewards, group_ids, eps=1e-6):
+    """TODO 1 done right, by a mask per group: for versions whose point is elsewhere."""
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        centred = r[mine] - r[mine].mean()
+        advantages[mine] = (centred / centred.square().mean().sqrt().clamp_min(eps)).float()
+    return advantages
+
+
+def clipped_loss(log_probs_new, log_probs_old, advantages, clip_range):
+    """TODO 2 and 3 done right: for versions whose point is elsewhere."""
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean()
+
+
+def aggregated(per_token, mask, aggregate):
+    """Padding set to 0, then the three aggregations done right: for versions whose point is elsewhere."""
+    per_token = per_token.masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        return (per_token.sum(1) / mask.sum(1).clamp_min(1)).mean()
+    return per_token.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+
+
+def token_ratio(log_probs_new, log_probs_old, mask):
+    """One ratio per token, 1 in the padding: for versions whose point is elsewhere."""
+    return torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0))
+
+
+def token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range):
+    """The loss per token done right: for versions whose point is elsewhere."""
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    return -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+
+
+# ---------------------------------------------------------------- compute_grpo_loss: the advantages
+
+
+@mistake("compute_grpo_loss")
+def sample_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The std of each group was taken with G - 1 in the divisor: the sample convention, not the course's.
+
+    Hint: torch.std has two conventions, and its default is the other one. Look at the card of conventions.
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        r = rewards[mine].double()
+        if len(r) > 1:
+            advantages[mine] = ((r - r.mean()) / r.std().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def singleton_nan(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """A group of one answer got NaN, from a sample std of a single number (and the others the sample convention).
+
+    Hint: What is 0/0, and which convention for the std would not ask for it?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        r = rewards[mine].double()
+        advantages[mine] = ((r - r.mean()) / r.std().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def singleton_raw(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """A lone answer kept its raw reward as its advantage.
+
+    Hint: With whom could an answer be compared that has no siblings, and what should it teach?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        r = rewards[mine].double()
+        mean, std = (r.mean(), r.std(correction=0)) if len(r) > 1 else (torch.tensor(0.0), torch.tensor(1.0))
+        advantages[mine] = ((r - mean) / std.clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def whole_batch(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """One mean and one std were used for the whole batch; the group ids had no part in it.
+
+    Hint: Go back to the easy and the hard prompt: whose mean is the baseline of an answer?
+    """
+    r = rewards.double()
+    advantages = ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def whole_batch_sample_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """One mean and one std, with N - 1 in the divisor, were used for the whole batch.
+
+    Hint: Two things to look at: whose mean is the baseline of an answer, and which convention of the std is the course's?
+    """
+    r = rewards.float()
+    advantages = (r - r.mean()) / (r.std() + eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def batch_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The mean was that of the group, the std that of the whole batch.
+
+    Hint: The unit in which an answer is measured belongs to its group, too.
+    """
+    r = rewards.double()
+    centred = r.clone()
+    for g in group_ids.unique():
+        centred[group_ids == g] -= r[group_ids == g].mean()
+    advantages = (centred / r.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def centred_batch_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The group means were taken off, then one std over all centred rewards was the unit for everybody.
+
+    Hint: Two groups, one with a wide and one with a narrow spread: should they share a unit?
+    """
+    r = rewards.double()
+    centred = r.clone()
+    for g in group_ids.unique():
+        centred[group_ids == g] -= r[group_ids == g].mean()
+    advantages = (centred / centred.square().mean().sqrt().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def positional(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The groups were cut by position, as many answers each as an average group has; the ids were not looked at.
+
+    Hint: Which prompt does the third answer of the separating batch belong to, and who are its siblings?
+    """
+    size = max(1, len(rewards) // len(group_ids.unique()))
+    advantages = torch.zeros(len(rewards))
+    for chunk in torch.arange(len(rewards)).split(size):
+        r = rewards[chunk].double()
+        advantages[chunk] = ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def neighbours_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Only equal ids that stand next to each other were taken as one group.
+
+    Hint: The ids come mixed. Does your way of finding groups (unique_consecutive, say) take sorted ids for granted?
+    """
+    _, runs = group_ids.unique_consecutive(return_inverse=True)
+    advantages = own_group_advantages(rewards, runs, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def sorted_not_unsorted(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The answers were sorted by group, and the advantages were left in the sorted order.
+
+    Hint: The log-probs still stand in the order in which they came. Do the advantages?
+    """
+    order = group_ids.argsort(stable=True)
+    advantages = own_group_advantages(rewards[order], group_ids[order], eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def new_id_each(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Every answer was treated as its own group, so that nothing was left of the rewards.
+
+    Hint: How many groups does your code find in the separating batch? There are three. (Tensors as keys of a dict are all different.)
+    """
+    groups = defaultdict(list)
+    for i, g in enumerate(group_ids):
+        groups[g].append(i)
+    r = rewards.double()
+    advantages = torch.zeros(len(rewards))
+    for members in groups.values():
+        own = r[members]
+        advantages[members] = ((own - own.mean()) / own.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def table_by_raw_id(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ids were used as positions in a table, so that negative ids hit another group's row or huge ones asked for all memory.
+
+    Hint: Ids are labels. Which function gives them numbers from 0 upwards?
+    """
+    rows = int(group_ids.max()) + 1
+    assert rows < 10**7, "a table with a row for every possible id does not fit into memory"
+    group = group_ids % rows  # what indexing with a negative number does
+    r = rewards.double()
+    count = torch.zeros(rows).double().index_add_(0, group, torch.ones_like(r)).clamp_min(1)
+    mean = torch.zeros(rows).double().index_add_(0, group, r) / count
+    centred = r - mean[group]
+    std = (torch.zeros(rows).double().index_add_(0, group, centred**2) / count).sqrt()
+    advantages = (centred / std[group].clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def ids_from_zero(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The groups were taken to be numbered 0, 1, 2, …; answers with any other id got nothing.
+
+    Hint: Loop over the ids that are there, not over range(number of groups).
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in range(len(group_ids.unique())):
+        mine = group_ids == g
+        if mine.any():
+            advantages[mine] = ((r[mine] - r[mine].mean()) / r[mine].std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def no_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The rewards were centred in their groups and not divided by the std (the convention of Dr. GRPO).
+
+    Hint: In what unit is an advantage measured in this course?
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        advantages[group_ids == g] = (r[group_ids == g] - r[group_ids == g].mean()).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def by_variance(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The centred rewards were divided by the variance of the group, not by its std.
+
+    Hint: If all rewards were ten times as large, would your advantages stay what they are?
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        advantages[group_ids == g] = ((own - own.mean()) / own.var(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def no_centring(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The rewards were divided by the std of their group without taking its mean off.
+
+    Hint: An answer that is exactly average should be pushed neither up nor down.
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        advantages[group_ids == g] = (own / own.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def raw_rewards(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The raw rewards were used as advantages.
+
+    Hint: TODO 1 turns rewards into advantages. What does a reward of 1 say if all siblings have 1?
+    """
+    advantages = rewards.float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def best_of_group(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The baseline was the best reward of the group, not the mean.
+
+    Hint: With your baseline no answer is ever praised. What should the advantages of a group add up to?
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        advantages[group_ids == g] = ((own - own.max()) / own.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def median_baseline(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The baseline was the median of the group, not the mean.
+
+    Hint: Which kind of middle makes the advantages of a group add up to zero?
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        advantages[group_ids == g] = ((own - own.median()) / own.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def leave_one_out(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The baseline of each answer was the mean of the others (leave-one-out, as in RLOO), then divided by the std.
+
+    Hint: A good baseline, but another method's. GRPO's mean includes the answer itself.
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        if len(own) > 1:
+            others = (own.sum() - own) / (len(own) - 1)
+            advantages[group_ids == g] = ((own - others) / own.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def mean_absolute_deviation(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The unit was the mean absolute deviation of the group, not its std.
+
+    Hint: The std squares, averages and takes the root, in this order.
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        centred = r[group_ids == g] - r[group_ids == g].mean()
+        advantages[group_ids == g] = (centred / centred.abs().mean().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def negated_advantages(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The advantages came out with the wrong sign: mean minus reward.
+
+    Hint: An answer that is better than its siblings has a positive advantage.
+    """
+    advantages = -own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def tie_residue(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """All was counted in float32, so that equal rewards left a rounding residue which the tiny std blew up.
+
+    Hint: 0.9 minus the float32 mean of six 0.9 is not 0. In which precision would it be (nearly) so?
+    """
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+    r = rewards.float()
+    mean = torch.zeros(len(size)).index_add_(0, group, r) / size
+    centred = r - mean[group]
+    std = (torch.zeros(len(size)).index_add_(0, group, centred**2) / size).sqrt()
+    advantages = centred / std[group].clamp_min(eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def tiny_eps_added(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """A tiny constant (1e-8) was added to a float32 std, which leaves the rounding residue of equal rewards as large as a signal.
+
+    Hint: What is the residue of six 0.9 in float32, compared with 1e-8? And which argument is there for this purpose?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].float()
+        advantages[group_ids == g] = (r - r.mean()) / (r.std(unbiased=False) + 1e-8)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def no_eps(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The std was used as it is, so that a group of equal rewards divides 0 by 0.
+
+    Hint: What is `eps` for?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].double()
+        advantages[group_ids == g] = ((r - r.mean()) / r.std(unbiased=False)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def large_eps_added(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """1e-4 was added to the std: TRL's convention, close to the course's but not equal to it.
+
+    Hint: The card of conventions says what the std is kept from falling below, and how.
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        advantages[group_ids == g] = ((own - own.mean()) / (own.std(unbiased=False) + 1e-4)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def clip_range_for_eps(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The two epsilons were mixed up: clip_range was added to the std.
+
+    Hint: One epsilon is the width of the band, the other keeps a division safe. Which is which here?
+    """
+    r = rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        advantages[group_ids == g] = ((own - own.mean()) / (own.std(unbiased=False) + clip_range)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def integer_mean(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The mean was asked of whole-number rewards as they came, which torch refuses.
+
+    Hint: mean() and std() want floats. Where could the rewards become floats?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        r = rewards[group_ids == g]
+        centred = (r - r.mean()).double()
+        centred -= centred.mean()
+        advantages[group_ids == g] = (centred / centred.square().mean().sqrt().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def integer_result(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The advantages were written into a tensor of the rewards' type, which cuts 1.73 to 1 where rewards are whole numbers.
+
+    Hint: Of which type is zeros_like(rewards), if the rewards are whole numbers?
+    """
+    advantages = torch.zeros_like(rewards)
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].double()
+        advantages[group_ids == g] = ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).to(rewards.dtype)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def integer_mean_division(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The mean of whole-number rewards was rounded down by an integer division.
+
+    Hint: What is the mean of 2, 2, 2, 1, and does your code keep what stands behind the point?
+    """
+    r = rewards if not rewards.is_floating_point() else rewards.double()
+    advantages = torch.zeros(len(r))
+    for g in group_ids.unique():
+        own = r[group_ids == g]
+        mean = own.sum() / len(own) if own.is_floating_point() else own.sum() // len(own)
+        centred = (own - mean).double()
+        advantages[group_ids == g] = (centred / centred.square().mean().sqrt().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The caller's own rewards were overwritten on the way.
+
+    Hint: `-=`, `/=` and functions that end in an underscore write into the tensor that was handed in.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    for g in group_ids.unique():
+        rewards[group_ids == g] -= rewards[group_ids == g].double().mean().to(rewards.dtype)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def ids_in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The caller's own group ids were shifted or renamed in place.
+
+    Hint: Renaming ids is a good idea, in a tensor of your own.
+    """
+    group_ids -= group_ids.min()
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def scattered_squares(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The variance was the mean of the squares, without taking the square of the mean off.
+
+    Hint: E[r^2] is not the variance. What is missing, or in which order should centring and squaring come?
+    """
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+    r = rewards.double()
+    mean = torch.zeros(len(size)).double().index_add_(0, group, r) / size
+    square = torch.zeros(len(size)).double().index_add_(0, group, r * r) / size
+    advantages = ((r - mean[group]) / square[group].sqrt().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def twice_standardised(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The advantages were normalised in their groups and then once more over the whole batch.
+
+    Hint: After the first normalisation the work is done. What does the second do to a batch with dead groups?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    advantages = (advantages - advantages.mean()) / advantages.std(unbiased=False).clamp_min(eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+# ---------------------------------------------------------------- compute_grpo_loss: ratio, surrogates, loss
+
+
+@mistake("compute_grpo_loss")
+def no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The loss came out without its minus: minimising it makes good answers rarer.
+
+    Hint: The surrogate is to be raised, a loss is to be lowered.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    loss = torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean()
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def minus_and_sum(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The loss came out without its minus, and as a sum where the mean is asked.
+
+    Hint: Two things at once: which way is down, and should a batch twice as large have a loss twice as large?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    loss = torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).sum()
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def sample_std_no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Two things at once: the std was taken with G - 1, and the loss came out without its minus.
+
+    Hint: First the convention of the std (TODO 1), then the direction of the loss (TODO 3).
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        r = rewards[mine].double()
+        if len(r) > 1:
+            advantages[mine] = ((r - r.mean()) / r.std().clamp_min(eps)).float()
+    return -clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def whole_batch_no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Two things at once: one mean and std for the whole batch, and a loss without its minus.
+
+    Hint: First whose mean and std these are (TODO 1), then the direction of the loss (TODO 3).
+    """
+    r = rewards.double()
+    advantages = ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).float()
+    return -clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def whole_batch_sum(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Two things at once: one mean and std for the whole batch, and a sum where the mean is asked.
+
+    Hint: First whose mean and std these are (TODO 1), then how N surrogates become one number (TODO 3).
+    """
+    r = rewards.double()
+    advantages = ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range) * len(r), advantages
+
+
+@mistake("compute_grpo_loss")
+def sample_std_sum(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Two things at once: the std was taken with G - 1, and the loss was a sum where the mean is asked.
+
+    Hint: First the convention of the std (TODO 1), then how N surrogates become one number (TODO 3).
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        r = rewards[mine].double()
+        if len(r) > 1:
+            advantages[mine] = ((r - r.mean()) / r.std().clamp_min(eps)).float()
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range) * len(rewards), advantages
+
+
+@mistake("compute_grpo_loss")
+def max_for_min(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The larger surrogate was believed: the minus was pushed through the minimum, or max was written for min.
+
+    Hint: A = 1 and ratio 1.5: the pessimist says 1.2. If both are negated first, which of the two is then the pessimist's?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    loss = torch.min(-ratio * advantages, -ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean()
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def max_without_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The larger surrogate was believed, and the loss came out without its minus.
+
+    Hint: Two things at once: which of the two surrogates is the pessimist's, and which way is down?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    loss = torch.max(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean()
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def clip_ratio_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The minimum was taken of the two ratios and multiplied by the advantage afterwards.
+
+    Hint: For a bad answer the order of the two turns round when they are multiplied. A = -1, ratio 1.5: what is the smaller surrogate?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    loss = -(torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages).mean()
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def clip_ratio_only_no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The minimum was taken of the two ratios instead of the two surrogates, and the loss has no minus.
+
+    Hint: Two things at once: multiply first and compare then; and which way is down?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    loss = (torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages).mean()
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def no_clip(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Only the unclipped surrogate was used: nothing stops a good answer from being pushed on and on.
+
+    Hint: Two estimates are made in TODO 2. Does your loss look at both?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return -(torch.exp(log_probs_new - log_probs_old) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def clip_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Only the clipped surrogate was used: an answer that slipped the wrong way out of the band is never brought back.
+
+    Hint: Two estimates are made in TODO 2. Does your loss look at both?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -(ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def upper_edge_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ratio was clipped at the upper edge alone.
+
+    Hint: The band has two edges. For which answers does the lower one matter?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, ratio.clamp(max=1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def band_around_zero(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ratio was clipped to the band from -clip_range to +clip_range, around 0 instead of 1.
+
+    Hint: Which ratio means "nothing has changed"?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, ratio.clamp(-clip_range, clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def clip_in_log_space(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The log-ratio was clipped to plus or minus clip_range, which gives the band from .82 to 1.22.
+
+    Hint: The band is one of the ratio. Is exp(0.2) equal to 1.2?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    log_ratio = log_probs_new - log_probs_old
+    clipped = log_ratio.clamp(-clip_range, clip_range).exp() * advantages
+    return -torch.min(log_ratio.exp() * advantages, clipped).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def clipped_product(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The product of ratio and advantage was clipped, not the ratio.
+
+    Hint: What has to stay near 1: how much likelier an answer became, or how good it was times that?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    unclipped = torch.exp(log_probs_new - log_probs_old) * advantages
+    return -torch.min(unclipped, unclipped.clamp(1 - clip_range, 1 + clip_range)).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def fixed_clip_range(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The band is always 0.8 to 1.2, whatever clip_range says.
+
+    Hint: Look for a 0.2, 0.8 or 1.2 in your code.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, 0.2), advantages
+
+
+@mistake("compute_grpo_loss")
+def eps_as_band(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The two epsilons were mixed up: the band was 1 plus or minus eps.
+
+    Hint: One epsilon is the width of the band, the other keeps a division safe. Which is which here?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, eps), advantages
+
+
+@mistake("compute_grpo_loss")
+def ratio_is_one(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The old log-probs were not used: new.detach() stood in their place, so that every ratio is 1.
+
+    Hint: Right for a single step on a batch, but here you are handed the old log-probs, and they differ.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_new.detach(), advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def new_minus_new(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Both sides of the ratio came from the new log-probs and carried the graph: the gradient is exactly 0.
+
+    Hint: If something grows above and below a fraction line, what happens to the fraction? Which of the two may move?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_new, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def inverted_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ratio was upside down: old over new.
+
+    Hint: An answer that became likelier has a ratio above 1.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(-log_probs_new, -log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def inverted_ratio_no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ratio was upside down and the minus missing; at the first step the two cancel, later they do not.
+
+    Hint: Two things at once: the ratio of an answer that became likelier, and the direction of the loss.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return -clipped_loss(-log_probs_new, -log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def probability_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Each log-prob was exponentiated before dividing, which gives 0/0 for answers of many tokens.
+
+    Hint: The first cell of the notebook divides exp(-111) by exp(-110). What came out, and what did better?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = log_probs_new.exp() / log_probs_old.exp()
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def probability_ratio_guarded(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Each log-prob was exponentiated before dividing, with eps in the divisor: the ratio of a long answer becomes 0.
+
+    Hint: The probability of a long answer is far smaller than any eps. In which order do subtraction and exp avoid it?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = log_probs_new.exp() / (log_probs_old.exp() + 1e-10)
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def no_exp(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The difference of the log-probs was taken for the ratio, without exp.
+
+    Hint: If nothing has changed, the difference is 0. What should the ratio be?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = log_probs_new - log_probs_old
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def one_plus_difference(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ratio was taken as 1 + new - old, which agrees with exp only near 1 and can be negative.
+
+    Hint: That is the beginning of a series. Which function is it the series of?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = 1 + log_probs_new - log_probs_old
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def ratio_of_log_probs(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The log-probs themselves were divided by each other.
+
+    Hint: The ratio is one of probabilities. What does a division become among logarithms?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = log_probs_new / log_probs_old
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def reinforce(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Advantage times log-prob: plain REINFORCE, without ratio and clip.
+
+    Hint: This is right for one step on a fresh batch. What makes the second step on it right?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return -(advantages * log_probs_new).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def no_graph(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The new log-probs were detached (or the loss was computed under no_grad): no gradient can flow.
+
+    Hint: The advantages may be computed without a graph. What about the ratio?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    with torch.no_grad():
+        loss = clipped_loss(log_probs_new, log_probs_old, advantages, clip_range)
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def rewrapped(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The finished loss was wrapped into a new tensor (torch.tensor, .item()), which cuts the graph.
+
+    Hint: A new tensor made of a number remembers nothing of where the number came from.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    loss = clipped_loss(log_probs_new, log_probs_old, advantages, clip_range)
+    return torch.tensor(loss.item(), requires_grad=True), advantages
+
+
+@mistake("compute_grpo_loss")
+def halved_gradient(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ratio was detached in one of the two surrogates; inside the band, where they tie, half of the gradient is lost.
+
+    Hint: Inside the band the minimum shares the gradient between two equal numbers. Do both pass it on?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    clipped = ratio.detach().clamp(1 - clip_range, 1 + clip_range) * advantages
+    return -torch.min(ratio * advantages, clipped).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def detached_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ratio was detached and used as a weight of the log-prob: the value of the loss is another one, and so is what is clipped.
+
+    Hint: The surrogate is ratio times advantage. The gradient runs through the ratio itself.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old).detach().clamp(1 - clip_range, 1 + clip_range)
+    return -(ratio * advantages * log_probs_new).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def sum_for_mean(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The surrogates were added up where the mean is asked: N times too large.
+
+    Hint: Should the step on a batch twice as large be twice as long?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range) * len(advantages), advantages
+
+
+@mistake("compute_grpo_loss")
+def mean_of_group_means(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The surrogates were averaged in each group first and then over the groups, so that small groups weigh more.
+
+    Hint: The formula has one mean, over all N answers.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    surrogate = torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
+    return -torch.stack([surrogate[group_ids == g].mean() for g in group_ids.unique()]).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def mean_of_the_alive(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Only answers whose advantage is not 0 were counted in the mean.
+
+    Hint: The formula divides by N. Do answers that teach nothing still count in it?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    surrogate = torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
+    return -surrogate.sum() / (advantages.abs() > 1e-5).sum().clamp_min(1), advantages
+
+
+@mistake("compute_grpo_loss")
+def min_of_means(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The two surrogates were averaged first and the smaller of the two means was taken.
+
+    Hint: The pessimist decides for every answer by itself: first the minimum, then the mean.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    loss = -torch.min((ratio * advantages).mean(), (ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean())
+    return loss, advantages
+
+
+@mistake("compute_grpo_loss")
+def clipped_set_to_zero(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Answers outside of the band were left out on both sides, whatever their advantage.
+
+    Hint: Two of the four outer regions are alive. Look at the table under the picture.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    inside = (ratio - 1).abs() <= clip_range
+    return -(ratio * advantages * inside).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def results_swapped(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The two results came back in the other order: (advantages, loss).
+
+    Hint: The docstring says which one comes first.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return advantages, clipped_loss(log_probs_new, log_probs_old, advantages, clip_range)
+
+
+@mistake("compute_grpo_loss")
+def loss_alone(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Only the loss came back, without the advantages.
+
+    Hint: The last line of the given function returns two things.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range)
+
+
+@mistake("compute_grpo_loss")
+def loss_per_answer(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The loss was left as N numbers; the mean was forgotten.
+
+    Hint: An optimiser minimises one number.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages), advantages
+
+
+@mistake("compute_grpo_loss")
+def all_pairs(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Ratios and advantages met as a table of all pairs ([N, 1] with [N]), so that every advantage met every ratio.
+
+    Hint: Print the shape of your surrogates. It should be [N].
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)[:, None]
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@right("compute_grpo_loss")
+def mask_per_group(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """A loop over the groups, each by its mask: slow but right."""
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@right("compute_grpo_loss")
+def dict_of_lists(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """A Python dict from id to rewards, floats of Python, eps added, loss as a max of the negatives."""
+    groups: dict[int, list[float]] = {}
+    for g, r in zip(group_ids.tolist(), rewards.tolist()):
+        groups.setdefault(g, []).append(r)
+    advantages = []
+    for g, r in zip(group_ids.tolist(), rewards.tolist()):
+        own = groups[g]
+        mean = sum(own) / len(own)
+        std = (sum((x - mean) ** 2 for x in own) / len(own)) ** 0.5
+        advantages.append((r - mean) / (std + eps))
+    advantages = torch.tensor(advantages)
+    ratio = (log_probs_new - log_probs_old).exp()
+    loss = torch.max(-ratio * advantages, -ratio.clip(1 - clip_range, 1 + clip_range) * advantages).mean()
+    return loss, advantages
+
+
+@right("compute_grpo_loss")
+def scatter_mean(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """scatter_reduce in float64 under no_grad; the clip by the sign of A with torch.where."""
+    with torch.no_grad():
+        labels, group = torch.unique(group_ids, return_inverse=True)
+        r = rewards.to(torch.float64)
+        zero = torch.zeros(labels.numel(), dtype=torch.float64)
+        mean = zero.scatter_reduce(0, group, r, "mean", include_self=False)[group]
+        var = zero.scatter_reduce(0, group, (r - mean) ** 2, "mean", include_self=False)[group]
+        advantages = (r - mean) / var.sqrt().clamp(min=eps)
+        advantages = advantages.float()
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    clipped = torch.clamp(ratio, 1.0 - clip_range, 1.0 + clip_range)
+    surrogate = torch.where(ratio * advantages < clipped * advantages, ratio * advantages, clipped * advantages)
+    return torch.mean(-surrogate), advantages
+
+
+@right("compute_grpo_loss")
+def bincount_weights(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """bincount with weights; the smaller surrogate by stack and min."""
+    inverse = group_ids.unique(return_inverse=True)[1]
+    r, n = rewards.double(), torch.bincount(inverse)
+    centred = r - (torch.bincount(inverse, weights=r) / n)[inverse]
+    std = (torch.bincount(inverse, weights=centred**2) / n).sqrt()[inverse]
+    advantages = (centred / (std + eps)).float()
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    both = torch.stack([ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages])
+    return -both.min(dim=0).values.mean(), advantages
+
+
+@right("compute_grpo_loss")
+def one_hot_matrix(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Group sums by a one-hot matrix; one-sided clamps by the sign of A; everything in float64."""
+    inverse = group_ids.unique(return_inverse=True)[1]
+    member = torch.nn.functional.one_hot(inverse).double()  # [N, M]
+    r = rewards.double()
+    centred = r - member @ (member.T @ r / member.sum(0))
+    std = (member @ (member.T @ centred**2 / member.sum(0))).sqrt()
+    advantages = centred / torch.maximum(std, torch.full_like(std, eps))
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    limited = torch.where(advantages >= 0, ratio.clamp(max=1 + clip_range), ratio.clamp(min=1 - clip_range))
+    return -(limited * advantages).mean(), advantages
+
+
+@right("compute_grpo_loss")
+def pairwise_mask(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """A table of who is whose sibling, N by N; the ratio from a log-ratio clamped to plus or minus 20."""
+    sibling = (group_ids[:, None] == group_ids[None, :]).double()
+    n = sibling.sum(1)
+    r = rewards.double()
+    centred = r - sibling @ r / n
+    advantages = (centred / ((sibling @ centred**2) / n).sqrt().clamp_min(eps)).float()
+    ratio = torch.exp(torch.clamp(log_probs_new - log_probs_old, -20, 20))
+    surrogate_1 = ratio * advantages
+    surrogate_2 = torch.clamp(ratio, 1 - clip_range, 1 + clip_range) * advantages
+    return -torch.minimum(surrogate_1, surrogate_2).mean(), advantages
+
+
+@right("compute_grpo_loss")
+def sort_split_unsort(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """argsort, split, normalise, unsort; std with correction=0; the sum divided by N."""
+    order = group_ids.argsort()
+    sizes = group_ids[order].unique_consecutive(return_counts=True)[1].tolist()
+    chunks = []
+    for r in rewards[order].double().split(sizes):
+        chunks.append((r - r.mean()) / r.std(correction=0).clamp_min(eps))
+    advantages = torch.cat(chunks)[order.argsort()].to(torch.float32)
+    ratio = (log_probs_new - log_probs_old.detach()).exp()
+    unclipped, clipped = ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages
+    return -(torch.min(unclipped, clipped).sum() / len(ratio)), advantages
+
+
+@right("compute_grpo_loss")
+def numpy_inside(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """numpy for the advantages, where no gradient is needed."""
+    r, ids = rewards.detach().numpy().astype(np.float64), group_ids.numpy()
+    out = np.zeros(len(r))
+    for g in np.unique(ids):
+        own = r[ids == g]
+        out[ids == g] = (own - own.mean()) / max(own.std(), eps)
+    advantages = torch.from_numpy(out).float()
+    print("mean advantage", float(advantages.mean()))
+    log_ratio = log_probs_new - log_probs_old
+    ratio = log_ratio.exp()
+    return torch.maximum(-advantages * ratio, -advantages * ratio.clamp(1 - clip_range, 1 + clip_range)).mean(), advantages
+
+
+@right("compute_grpo_loss")
+def ties_by_hand(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """float32 throughout, with groups of equal rewards found by max == min and set to 0."""
+    r = rewards.float()
+    advantages = torch.zeros_like(r)
+    for g in group_ids.unique().tolist():
+        mine = group_ids == g
+        own = r[mine]
+        if own.max() > own.min():
+            advantages[mine] = (own - own.mean()) / (own.std(unbiased=False) + eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, torch.clip(ratio, 1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@right("compute_grpo_loss")
+def loop_over_answers(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """One answer at a time, with Python's own min; results in a list."""
+    advantages, terms = [], []
+    for i in range(len(rewards)):
+        siblings = rewards[group_ids == group_ids[i]].to(torch.float64)
+        A = (rewards[i].to(torch.float64) - siblings.mean()) / siblings.std(correction=0).clamp_min(eps)
+        ratio = torch.exp(log_probs_new[i] - log_probs_old[i])
+        terms.append(min(ratio * A, torch.clamp(ratio, 1 - clip_range, 1 + clip_range) * A))
+        advantages.append(A)
+    return [-sum(terms) / len(terms), torch.stack(advantages).float()]
+
+
+# ---------------------------------------------------------------- first_step_gradient
+
+
+@mistake("first_step_gradient")
+def no_minus_first(advantages):
+    """The gradient has the sign of the advantage; the minus of the loss is missing.
+
+    Hint: The optimiser walks against the gradient. Which sign makes a good answer likelier?
+    """
+    return advantages / len(advantages)
+
+
+@mistake("first_step_gradient")
+def no_mean_first(advantages):
+    """The division by the number of answers is missing.
+
+    Hint: The loss is a mean. What stands before the sum?
+    """
+    return -advantages
+
+
+@mistake("first_step_gradient")
+def advantage_alone(advantages):
+    """The advantages came back as they are: neither the minus nor the mean of the loss is in it.
+
+    Hint: Write the loss down for two answers and differentiate it with respect to the first log-prob.
+    """
+    return advantages.clone()
+
+
+@mistake("first_step_gradient")
+def zero_first(advantages):
+    """The gradient was taken to be 0 because the loss is 0.
+
+    Hint: A parabola shifted down until it crosses zero is 0 there. Is it flat there?
+    """
+    return torch.zeros_like(advantages)
+
+
+@mistake("first_step_gradient")
+def sign_only_first(advantages):
+    """Only the sign of the advantage was used, not its size.
+
+    Hint: The surrogate is ratio times advantage. Does its slope not depend on how large the advantage is?
+    """
+    return -advantages.sign() / len(advantages)
+
+
+@mistake("first_step_gradient")
+def mean_twice_first(advantages):
+    """It was divided by the number of answers twice.
+
+    Hint: How many means does the loss have?
+    """
+    return -advantages / len(advantages) ** 2
+
+
+@mistake("first_step_gradient")
+def n_minus_one_first(advantages):
+    """It was divided by N - 1.
+
+    Hint: The mean of N numbers divides by N.
+    """
+    return -advantages / max(len(advantages) - 1, 1)
+
+
+@mistake("first_step_gradient")
+def scalar_first(advantages):
+    """One number came back: minus the mean of the advantages, which is the loss, not its gradient.
+
+    Hint: There is one derivative for each log-prob.
+    """
+    return -advantages.mean()
+
+
+@mistake("first_step_gradient")
+def repeated_loss_first(advantages):
+    """Every answer got the mean of all advantages.
+
+    Hint: Which of the N terms of the mean contains the log-prob of answer i?
+    """
+    return -advantages.mean().expand(len(advantages))
+
+
+@mistake("first_step_gradient")
+def clipped_first(advantages):
+    """The advantages were clipped to the band, as if they were ratios.
+
+    Hint: At the first step nothing is clipped: where is the ratio?
+    """
+    return -advantages.clamp(0.8, 1.2) / len(advantages)
+
+
+@mistake("first_step_gradient")
+def centred_first(advantages):
+    """The mean of the advantages was taken off first.
+
+    Hint: Work with the advantages as they are given; they may be of any groups.
+    """
+    return -(advantages - advantages.mean() * (len(advantages) > 1)) / len(advantages)
+
+
+@mistake("first_step_gradient")
+def one_clipped_away_first(advantages):
+    """Only answers with a positive advantage got a gradient.
+
+    Hint: Bad answers are pushed, too, at a ratio of 1.
+    """
+    return -advantages.clamp_min(0) / len(advantages)
+
+
+@mistake("first_step_gradient")
+def in_place_first(advantages):
+    """The caller's own advantages were overwritten.
+
+    Hint: Functions that end in an underscore, `*=` and `/=` write into what was handed in.
+    """
+    return advantages.neg_().div_(len(advantages))
+
+
+@right("first_step_gradient")
+def autograd_first(advantages):
+    """Asked of autograd after all."""
+    x = torch.zeros(len(advantages), requires_grad=True)
+    with torch.enable_grad():
+        loss = -(torch.exp(x - x.detach()) * advantages).mean()
+        loss.backward()
+    return x.grad
+
+
+@right("first_step_gradient")
+def loop_first(advantages):
+    """A list of Python floats."""
+    return torch.tensor([-a / len(advantages) for a in advantages.tolist()])
+
+
+@right("first_step_gradient")
+def numel_first(advantages):
+    """numel and a product."""
+    return advantages * (-1.0 / advantages.numel())
+
+
+@right("first_step_gradient")
+def zeros_minus_first(advantages):
+    """Written into a fresh tensor."""
+    out = torch.zeros(advantages.shape[0])
+    for i in range(advantages.shape[0]):
+        out[i] = -advantages[i] / advantages.shape[0]
+    return out
+
+
+@right("first_step_gradient")
+def by_the_whole_loss_first(advantages):
+    """By autograd through both surrogates, in float64."""
+    old = torch.full((len(advantages),), -1.0, dtype=torch.float64)
+    new = old.clone().requires_grad_()
+    ratio = (new - old).exp()
+    return torch.autograd.grad(-torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean(), new)[0]
+
+
+@right("first_step_gradient")
+def numpy_first(advantages):
+    """numpy."""
+    return torch.from_numpy(-np.asarray(advantages) / len(advantages))
+
+
+# ---------------------------------------------------------------- advantages_after_shuffle
+
+
+@mistake("advantages_after_shuffle")
+def unchanged_shuffle(rewards, group_ids):
+    """The buggy function was handed in as it was: answers are grouped by position.
+
+    Hint: `view(-1, G)` takes G neighbours for siblings. Are they, after a shuffle?
+    """
+    group_size = int((group_ids == group_ids[0]).sum())
+    grouped = rewards.view(-1, group_size)
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    return (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
+
+
+@mistake("advantages_after_shuffle")
+def not_unsorted_shuffle(rewards, group_ids):
+    """The answers were sorted by prompt, and the advantages came back in the sorted order.
+
+    Hint: Two orders are in play. In which does the caller keep the log-probs?
+    """
+    order = group_ids.argsort(stable=True)
+    grouped = rewards[order].view(-1, int((group_ids == group_ids[0]).sum()))
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    return (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
+
+
+@mistake("advantages_after_shuffle")
+def sorted_twice_shuffle(rewards, group_ids):
+    """The order was applied a second time instead of being undone.
+
+    Hint: x[order] sorts. What undoes it: the same order again, or its inverse?
+    """
+    order = group_ids.argsort(stable=True)
+    grouped = rewards[order].view(-1, int((group_ids == group_ids[0]).sum()))
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    return (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)[order]
+
+
+@mistake("advantages_after_shuffle")
+def unsorted_only_shuffle(rewards, group_ids):
+    """The rewards were not brought into order before grouping, only the result was moved.
+
+    Hint: Which of the two lines needs siblings side by side: the one before `view` or the one after?
+    """
+    order = group_ids.argsort(stable=True)
+    grouped = rewards.view(-1, int((group_ids == group_ids[0]).sum()))
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    advantages = torch.empty_like(rewards)
+    advantages[order] = (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
+    return advantages
+
+
+@mistake("advantages_after_shuffle")
+def columns_shuffle(rewards, group_ids):
+    """The answers were grouped by columns, `view(G, -1)`, still by position.
+
+    Hint: No view of a shuffled tensor knows who belongs together. What does?
+    """
+    group_size = int((group_ids == group_ids[0]).sum())
+    grouped = rewards.view(group_size, -1)
+    centred = grouped - grouped.mean(dim=0, keepdim=True)
+    return (centred / grouped.std(dim=0, unbiased=False, keepdim=True).clamp_min(1e-6)).reshape(-1)
+
+
+@mistake("advantages_after_shuffle")
+def whole_batch_shuffle(rewards, group_ids):
+    """The whole batch was normalised at once, which no shuffle can disturb, and no prompt either.
+
+    Hint: Each answer is compared with the answers to its own prompt.
+    """
+    return (rewards - rewards.mean()) / rewards.std(unbiased=False).clamp_min(1e-6)
+
+
+@mistake("advantages_after_shuffle")
+def sample_std_shuffle(rewards, group_ids):
+    """The grouping is mended, but the std was taken with G - 1.
+
+    Hint: Compare the line of the std with that of the buggy version.
+    """
+    out = torch.zeros_like(rewards)
+    for g in group_ids.unique():
+        mine = group_ids == g
+        out[mine] = (rewards[mine] - rewards[mine].mean()) / rewards[mine].std().clamp_min(1e-6)
+    return out
+
+
+@mistake("advantages_after_shuffle")
+def no_std_shuffle(rewards, group_ids):
+    """The grouping is mended, but the division by the std was lost.
+
+    Hint: Compare the last lines with those of the buggy version.
+    """
+    out = torch.zeros_like(rewards)
+    for g in group_ids.unique():
+        out[group_ids == g] = rewards[group_ids == g] - rewards[group_ids == g].mean()
+    return out
+
+
+@mistake("advantages_after_shuffle")
+def sorted_by_reward_shuffle(rewards, group_ids):
+    """The answers were sorted by reward, not by prompt.
+
+    Hint: Which tensor says who belongs together?
+    """
+    order = rewards.argsort(stable=True)
+    grouped = rewards[order].view(-1, int((group_ids == group_ids[0]).sum()))
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    advantages = torch.empty_like(rewards)
+    advantages[order] = (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
+    return advantages
+
+
+@mistake("advantages_after_shuffle")
+def negated_shuffle(rewards, group_ids):
+    """The grouping is mended, but the sign is turned: mean minus reward.
+
+    Hint: A better answer than its siblings has a positive advantage.
+    """
+    out = torch.zeros_like(rewards)
+    for g in group_ids.unique():
+        mine = group_ids == g
+        out[mine] = (rewards[mine].mean() - rewards[mine]) / rewards[mine].std(unbiased=False).clamp_min(1e-6)
+    return out
+
+
+@right("advantages_after_shuffle")
+def masks_shuffle(rewards, group_ids):
+    """A mask for each id."""
+    out = torch.zeros_like(rewards)
+    for g in group_ids.unique():
+        mine = group_ids == g
+        out[mine] = (rewards[mine] - rewards[mine].mean()) / rewards[mine].std(unbiased=False).clamp_min(1e-6)
+    return out
+
+
+@right("advantages_after_shuffle")
+def by_the_first_exercise_shuffle(rewards, group_ids):
+    """By calling the function that knows it already."""
+    return compute_grpo_loss(rewards * 0, rewards * 0, rewards, group_ids)[1]  # noqa: F821
+
+
+@right("advantages_after_shuffle")
+def argsort_of_argsort_shuffle(rewards, group_ids):
+    """Sorted, grouped, and back by the argsort of the order."""
+    order = torch.argsort(group_ids)
+    grouped = rewards[order].reshape(len(group_ids.unique()), -1)
+    grouped = (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, correction=0, keepdim=True) + 1e-6)
+    return grouped.flatten()[torch.argsort(order)]
+
+
+@right("advantages_after_shuffle")
+def index_add_shuffle(rewards, group_ids):
+    """unique and index_add."""
+    _, group, n = group_ids.unique(return_inverse=True, return_counts=True)
+    centred = rewards - (torch.zeros(len(n)).index_add(0, group, rewards) / n)[group]
+    return centred / (torch.zeros(len(n)).index_add(0, group, centred**2) / n).sqrt().clamp_min(1e-6)[group]
+
+
+@right("advantages_after_shuffle")
+def loop_shuffle(rewards, group_ids):
+    """One answer at a time."""
+    out = []
+    for r, g in zip(rewards, group_ids):
+        own = rewards[group_ids == g]
+        out.append((r - own.mean()) / own.std(unbiased=False).clamp_min(1e-6))
+    return torch.stack(out)
+
+
+@right("advantages_after_shuffle")
+def pairwise_shuffle(rewards, group_ids):
+    """A table of siblings, in float64."""
+    same = (group_ids[:, None] == group_ids).double()
+    r = rewards.double()
+    centred = r - same @ r / same.sum(1)
+    return (centred / (same @ centred**2 / same.sum(1)).sqrt().clamp_min(1e-6)).float()
+
+
+# ---------------------------------------------------------------- response_ratio
+
+
+@mistake("response_ratio")
+def unchanged_ratio(log_probs_new, log_probs_old, mask):
+    """The buggy function was handed in as it was: new counts the padding, old does not.
+
+    Hint: Put the two sums side by side.
+    """
+    old = log_probs_old.masked_fill(~mask, 0.0).sum(dim=1)
+    return torch.exp(log_probs_new.sum(dim=1) - old)
+
+
+@mistake("response_ratio")
+def both_unmasked(log_probs_new, log_probs_old, mask):
+    """Now both sides count the padding.
+
+    Hint: The two sides agree, but on the wrong tokens. Which tokens are the answer?
+    """
+    return torch.exp((log_probs_new - log_probs_old).sum(dim=1))
+
+
+@mistake("response_ratio")
+def sides_swapped(log_probs_new, log_probs_old, mask):
+    """The mask moved to the other side: now old counts the padding.
+
+    Hint: Both sums need the same tokens.
+    """
+    return torch.exp(log_probs_new.masked_fill(~mask, 0.0).sum(dim=1) - log_probs_old.sum(dim=1))
+
+
+@mistake("response_ratio")
+def multiplied_mask(log_probs_new, log_probs_old, mask):
+    """The padding was multiplied by 0, which does not remove NaN or infinity.
+
+    Hint: 0 times NaN is NaN. Which functions put a value in the place of another?
+    """
+    return torch.exp((log_probs_new * mask).sum(dim=1) - (log_probs_old * mask).sum(dim=1))
+
+
+@mistake("response_ratio")
+def mean_for_sum_ratio(log_probs_new, log_probs_old, mask):
+    """The mean over the tokens was taken instead of the sum: GSPO's ratio, not that of the whole answer.
+
+    Hint: The probability of an answer is the product of its tokens' probabilities. What is it among logarithms?
+    """
+    new = log_probs_new.masked_fill(~mask, 0.0).sum(dim=1) / mask.sum(dim=1)
+    old = log_probs_old.masked_fill(~mask, 0.0).sum(dim=1) / mask.sum(dim=1)
+    return torch.exp(new - old)
+
+
+@mistake("response_ratio")
+def mean_of_ratios(log_probs_new, log_probs_old, mask):
+    """The tokens' ratios were averaged instead of multiplied.
+
+    Hint: Where does the sum stand: inside of exp or outside?
+    """
+    ratio = torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0)).masked_fill(~mask, 0.0)
+    return ratio.sum(dim=1) / mask.sum(dim=1)
+
+
+@mistake("response_ratio")
+def sum_of_ratios(log_probs_new, log_probs_old, mask):
+    """The tokens' ratios were added up instead of multiplied.
+
+    Hint: Where does the sum stand: inside of exp or outside?
+    """
+    return torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0)).masked_fill(~mask, 0.0).sum(dim=1)
+
+
+@mistake("response_ratio")
+def inverted_response(log_probs_new, log_probs_old, mask):
+    """The ratio is upside down: old over new.
+
+    Hint: An answer that became likelier has a ratio above 1.
+    """
+    return torch.exp((log_probs_old - log_probs_new).masked_fill(~mask, 0.0).sum(dim=1))
+
+
+@mistake("response_ratio")
+def no_exp_response(log_probs_new, log_probs_old, mask):
+    """The difference of the log-probs came back, without exp.
+
+    Hint: A ratio of probabilities is positive, and 1 where nothing changed.
+    """
+    return (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).sum(dim=1)
+
+
+@mistake("response_ratio")
+def mask_turned_round(log_probs_new, log_probs_old, mask):
+    """The padding was kept and the answer filled with 0.
+
+    Hint: masked_fill writes where its mask is True. Where should it write?
+    """
+    return torch.exp((log_probs_new - log_probs_old).masked_fill(mask, 0.0).sum(dim=1))
+
+
+@mistake("response_ratio")
+def token_ratios(log_probs_new, log_probs_old, mask):
+    """One ratio per token came back, not one per answer.
+
+    Hint: What goes out is [N].
+    """
+    return torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0))
+
+
+@mistake("response_ratio")
+def summed_over_answers(log_probs_new, log_probs_old, mask):
+    """The sum ran over the answers instead of over the tokens.
+
+    Hint: Which axis of [N, T] holds the tokens?
+    """
+    return torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0).sum(dim=0))
+
+
+@mistake("response_ratio")
+def detached_response(log_probs_new, log_probs_old, mask):
+    """The sums are right, but the new log-probs were detached: no gradient flows.
+
+    Hint: new carries the gradient and must keep it.
+    """
+    return torch.exp((log_probs_new.detach() - log_probs_old).masked_fill(~mask, 0.0).sum(dim=1))
+
+
+@right("response_ratio")
+def where_ratio(log_probs_new, log_probs_old, mask):
+    """torch.where on the difference."""
+    return torch.where(mask, log_probs_new - log_probs_old, torch.zeros(())).sum(-1).exp()
+
+
+@right("response_ratio")
+def selected_ratio(log_probs_new, log_probs_old, mask):
+    """Row by row, the tokens picked by the mask."""
+    return torch.stack([torch.exp(n[m].sum() - o[m].sum()) for n, o, m in zip(log_probs_new, log_probs_old, mask)])
+
+
+@right("response_ratio")
+def product_ratio(log_probs_new, log_probs_old, mask):
+    """The product of the tokens' ratios, 1 in the padding."""
+    return torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0)).prod(dim=1)
+
+
+@right("response_ratio")
+def where_each_ratio(log_probs_new, log_probs_old, mask):
+    """torch.where on each side, zeros_like."""
+    new = torch.where(mask, log_probs_new, torch.zeros_like(log_probs_new)).sum(1)
+    old = torch.where(mask, log_probs_old, torch.zeros_like(log_probs_old)).sum(1)
+    return (new - old).exp()
+
+
+@right("response_ratio")
+def double_ratio(log_probs_new, log_probs_old, mask):
+    """In float64, the mask as an index."""
+    difference = torch.zeros(mask.shape, dtype=torch.float64)
+    difference[mask] = (log_probs_new[mask] - log_probs_old[mask]).double()
+    return difference.sum(1).exp().float()
+
+
+@right("response_ratio")
+def index_add_ratio(log_probs_new, log_probs_old, mask):
+    """Only the tokens of the mask, added up by row."""
+    row = mask.nonzero()[:, 0]
+    return torch.zeros(len(mask)).index_add(0, row, log_probs_new[mask] - log_probs_old[mask]).exp()
+
+
+# ---------------------------------------------------------------- weighted_log_probs
+
+
+@mistake("weighted_log_probs")
+def unchanged_weighted(advantages, log_probs):
+    """The advantages run along the tokens, [1, N] against [N, T], as in the buggy function.
+
+    Hint: Broadcasting lines shapes up from the right.
+    """
+    return advantages * log_probs
+
+
+@mistake("weighted_log_probs")
+def transposed_weighted(advantages, log_probs):
+    """The products are right but the result is turned: tokens in rows.
+
+    Hint: What goes out is [N, T], as the log-probs came in.
+    """
+    return advantages * log_probs.T
+
+
+@mistake("weighted_log_probs")
+def repeated_weighted(advantages, log_probs):
+    """The advantages were repeated one after the other, so that a row mixes them.
+
+    Hint: Print the repeated tensor: is each of its rows constant?
+    """
+    return advantages.repeat(log_probs.shape[1]).view(log_probs.shape) * log_probs
+
+
+@mistake("weighted_log_probs")
+def summed_weighted(advantages, log_probs):
+    """The products were summed over the tokens.
+
+    Hint: What goes out has the shape [N, T].
+    """
+    return advantages @ log_probs
+
+
+@mistake("weighted_log_probs")
+def negated_weighted(advantages, log_probs):
+    """The products came out with a minus.
+
+    Hint: This is not a loss yet.
+    """
+    return -advantages[:, None] * log_probs
+
+
+@mistake("weighted_log_probs")
+def shared_weighted(advantages, log_probs):
+    """The advantage was divided by the number of tokens.
+
+    Hint: Every token carries the advantage of its answer, the whole of it.
+    """
+    return advantages[:, None] * log_probs / log_probs.shape[1]
+
+
+@mistake("weighted_log_probs")
+def detached_weighted(advantages, log_probs):
+    """The products are right, but the log-probs were detached: no gradient flows.
+
+    Hint: The log-probs carry the gradient and must keep it.
+    """
+    return advantages[:, None] * log_probs.detach()
+
+
+@mistake("weighted_log_probs")
+def square_only_weighted(advantages, log_probs):
+    """Turned and turned back only where the batch is square; other shapes fail.
+
+    Hint: One way for every shape: which shape lines up with the rows?
+    """
+    return (advantages * log_probs.T).T if log_probs.shape[0] == log_probs.shape[1] else advantages * log_probs
+
+
+@mistake("weighted_log_probs")
+def added_weighted(advantages, log_probs):
+    """The advantage was added to the log-prob instead of multiplied with it.
+
+    Hint: Advantage times log-prob.
+    """
+    return advantages[:, None] + log_probs
+
+
+@right("weighted_log_probs")
+def unsqueeze_weighted(advantages, log_probs):
+    """unsqueeze."""
+    return log_probs * advantages.unsqueeze(-1)
+
+
+@right("weighted_log_probs")
+def einsum_weighted(advantages, log_probs):
+    """einsum."""
+    return torch.einsum("n,nt->nt", advantages, log_probs)
+
+
+@right("weighted_log_probs")
+def diagonal_weighted(advantages, log_probs):
+    """A diagonal matrix."""
+    return torch.diag(advantages) @ log_probs
+
+
+@right("weighted_log_probs")
+def loop_weighted(advantages, log_probs):
+    """Row by row."""
+    return torch.stack([a * row for a, row in zip(advantages, log_probs)])
+
+
+@right("weighted_log_probs")
+def turned_weighted(advantages, log_probs):
+    """Turned, multiplied, turned back."""
+    return (log_probs.T * advantages).T
+
+
+@right("weighted_log_probs")
+def interleaved_weighted(advantages, log_probs):
+    """repeat_interleave."""
+    return advantages.repeat_interleave(log_probs.shape[1]).view_as(log_probs) * log_probs
+
+
+@right("weighted_log_probs")
+def expanded_weighted(advantages, log_probs):
+    """view and expand."""
+    return advantages.view(-1, 1).expand_as(log_probs).mul(log_probs)
+
+
+# ---------------------------------------------------------------- grpo_token_loss
+
+
+@mistake("grpo_token_loss")
+def no_minus_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The loss came out without its minus.
+
+    Hint: The surrogate is to be raised, a loss is to be lowered.
+    """
+    return -aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def max_for_min_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The larger surrogate was believed.
+
+    Hint: A = 1 and ratio 1.5: the pessimist says 1.2. What becomes of min when both are negated first?
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    per_token = torch.min(-ratio * A, -ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def clip_ratio_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The minimum was taken of the two ratios and multiplied by the advantage afterwards.
+
+    Hint: A = -1, ratio 1.5: what is the smaller surrogate?
+    """
+    ratio = token_ratio(log_probs_new, log_probs_old, mask)
+    per_token = -torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def no_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Only the unclipped surrogate was used.
+
+    Hint: The pessimist has two estimates for every token.
+    """
+    return aggregated(-token_ratio(log_probs_new, log_probs_old, mask) * advantages[:, None], mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def clip_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Only the clipped surrogate was used.
+
+    Hint: The pessimist has two estimates for every token.
+    """
+    ratio = token_ratio(log_probs_new, log_probs_old, mask).clamp(1 - clip_range, 1 + clip_range)
+    return aggregated(-ratio * advantages[:, None], mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def fixed_clip_range_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The band is always 0.8 to 1.2, whatever clip_range says.
+
+    Hint: Look for a 0.2, 0.8 or 1.2 in your code.
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, 0.2), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def clip_in_log_space_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The log-ratio was clipped to plus or minus clip_range, which gives the band from .82 to 1.22.
+
+    Hint: The band is one of the ratio. Is exp(0.2) equal to 1.2?
+    """
+    log_ratio, A = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0), advantages[:, None]
+    per_token = -torch.min(log_ratio.exp() * A, log_ratio.clamp(-clip_range, clip_range).exp() * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def ratio_is_one_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The old log-probs were not used: new.detach() stood in their place, so that every ratio is 1.
+
+    Hint: You are handed the old log-probs, and they differ.
+    """
+    per_token = token_loss(log_probs_new, log_probs_new.detach(), advantages, mask, clip_range)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def new_minus_new_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Both sides of the ratio came from the new log-probs and carried the graph: the gradient is exactly 0.
+
+    Hint: Which of the two sides of the ratio may move?
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_new, advantages, mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def inverted_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The ratio was upside down: old over new.
+
+    Hint: A token that became likelier has a ratio above 1.
+    """
+    return aggregated(token_loss(-log_probs_new, -log_probs_old, advantages, mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def probability_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Each log-prob was exponentiated before dividing, which gives 0/0 for a very unlikely token.
+
+    Hint: Subtract first, exponentiate then.
+    """
+    zero = torch.zeros(())
+    ratio = torch.where(mask, log_probs_new, zero).exp() / torch.where(mask, log_probs_old, zero).exp()
+    A = advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def no_exp_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The difference of the log-probs was taken for the ratio, without exp.
+
+    Hint: If nothing has changed, the difference is 0. What should the ratio be?
+    """
+    ratio, A = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0), advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def sequence_product(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """One ratio for the whole answer, the product over its tokens, was used at every token.
+
+    Hint: Three tokens with 1.1, 0.9 and 1.5 are three ratios here, not 1.485.
+    """
+    ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).sum(1, keepdim=True).exp().expand(mask.shape)
+    A = advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def geometric_mean(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """One ratio for the whole answer, the geometric mean of its tokens' (GSPO's), was used at every token.
+
+    Hint: A good idea, and another method's. Here each token has its own ratio and its own clip.
+    """
+    log_ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).sum(1, keepdim=True)
+    ratio = (log_ratio / mask.sum(1, keepdim=True).clamp_min(1)).exp().expand(mask.shape)
+    A = advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def rows_for_columns(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The advantages ran along the tokens instead of along the answers: silent where N equals T, an error elsewhere.
+
+    Hint: This is bug 3 again. Which shape lines up with the rows?
+    """
+    ratio = token_ratio(log_probs_new, log_probs_old, mask)
+    per_token = -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def no_graph_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The new log-probs were detached (or the loss was computed under no_grad): no gradient can flow.
+
+    Hint: Only the old log-probs are constants.
+    """
+    with torch.no_grad():
+        return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def halved_gradient_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The ratio was detached in one of the two surrogates; inside the band, where they tie, half of the gradient is lost.
+
+    Hint: Inside the band the minimum shares the gradient between two equal numbers. Do both pass it on?
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.detach().clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def clipped_set_to_zero_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Tokens outside of the band were left out on both sides, whatever their advantage.
+
+    Hint: Two of the four outer regions are alive.
+    """
+    ratio = token_ratio(log_probs_new, log_probs_old, mask)
+    return aggregated(-ratio * advantages[:, None] * ((ratio - 1).abs() <= clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """One mean over all tokens was taken, whatever `aggregate` says.
+
+    Hint: Does your code look at `aggregate`, and what should "sequence" do?
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "token")
+
+
+@mistake("grpo_token_loss")
+def always_sequence(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """A mean per answer and then over answers was taken, whatever `aggregate` says.
+
+    Hint: Does your code look at `aggregate`?
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "sequence")
+
+
+@mistake("grpo_token_loss")
+def sequence_and_token_swapped(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """"sequence" and "token" were exchanged.
+
+    Hint: Under which of the two has every answer the same voice?
+    """
+    other = {"sequence": "token", "token": "sequence"}.get(aggregate, aggregate)
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, other)
+
+
+@mistake("grpo_token_loss")
+def options_fall_through(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """An `if` stands where `elif` is meant, so that "sequence" ends in the last branch.
+
+    Hint: Follow aggregate="sequence" line by line to the end of your function. Which branches does it visit?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        loss = (per_token.sum(1) / mask.sum(1).clamp_min(1)).mean()
+    if aggregate == "token":
+        loss = per_token.sum() / mask.sum()
+    else:
+        loss = per_token.sum() / mask.numel()
+    return loss
+
+
+@mistake("grpo_token_loss")
+def mask_not_used(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The mask was not used: padding counts as if it were tokens of the answer.
+
+    Hint: Which of the T places of a short answer are tokens, and how many are they?
+    """
+    ratio, A = torch.exp(log_probs_new - log_probs_old), advantages[:, None]
+    return -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A).mean()
+
+
+@mistake("grpo_token_loss")
+def sequence_by_width(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The padding was set to 0, but its places still counted: each answer was divided by T instead of its length.
+
+    Hint: mean(dim=1) divides by the width. What should it divide by?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        return per_token.mean(dim=1).mean()
+    return per_token.mean() if aggregate == "token" else per_token.sum() / mask.numel()
+
+
+@mistake("grpo_token_loss")
+def constant_without_n(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Under "constant" the sum was divided by T alone, without N.
+
+    Hint: The constant is a product of two numbers.
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    if aggregate == "constant":
+        return per_token.masked_fill(~mask, 0.0).sum() / mask.shape[1]
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def constant_by_longest(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Under "constant" T was the longest answer of the batch, not the width of the mask.
+
+    Hint: The divisor must not depend on the lengths that happen to be in the batch.
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    if aggregate == "constant":
+        return per_token.masked_fill(~mask, 0.0).sum() / (len(mask) * mask.sum(1).max())
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def constant_as_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Under "constant" the sum was divided by the number of real tokens, which is what "token" does.
+
+    Hint: What makes a constant constant?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    return aggregated(per_token, mask, "token" if aggregate == "constant" else aggregate)
+
+
+@mistake("grpo_token_loss")
+def sum_for_mean_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The last mean, over the answers, was a sum.
+
+    Hint: Should the step on a batch twice as large be twice as long?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    return aggregated(per_token, mask, aggregate) * len(mask)
+
+
+@mistake("grpo_token_loss")
+def sequence_sum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Under "sequence" the tokens of an answer were added up, not averaged: T times too loud.
+
+    Hint: "sequence" is two means, one inside the other.
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    if aggregate == "sequence":
+        return per_token.masked_fill(~mask, 0.0).sum(dim=1).mean()
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def empty_is_nan(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """An answer without tokens gave 0/0.
+
+    Hint: The sum of no tokens is 0. By what may it be divided so that it stays 0?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        return (per_token.sum(1) / mask.sum(1)).mean()
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def empty_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Answers without tokens were left out of N.
+
+    Hint: An answer without tokens contributes 0. Is it still one of the N?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    kept = mask.any(dim=1)
+    return aggregated(per_token[kept], mask[kept], aggregate)
+
+
+@mistake("grpo_token_loss")
+def nan_leaks(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The padding was multiplied by 0 at the end, which does not remove NaN or infinity.
+
+    Hint: 0 times NaN is NaN. Which functions put a value in the place of another, and before which step?
+    """
+    ratio, A = torch.exp(log_probs_new - log_probs_old), advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A) * mask
+    if aggregate == "sequence":
+        return (per_token.sum(1) / mask.sum(1).clamp_min(1)).mean()
+    return per_token.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+
+
+@mistake("grpo_token_loss")
+def nan_in_the_gradient(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The padding was replaced after exp: the value is clean, but the gradient meets 0 times infinity on its way back.
+
+    Hint: The backward pass multiplies by the ratio itself, in the padding too. Before which step must the padding be gone?
+    """
+    ratio, A = torch.exp(log_probs_new - log_probs_old), advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(torch.where(mask, per_token, torch.zeros(())), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def min_of_means_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The two surrogates were averaged first, and the smaller of the two averages was taken.
+
+    Hint: The pessimist decides for every token by itself: first the minimum, then the mean.
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    unclipped = aggregated(-ratio * A, mask, aggregate)
+    return torch.max(unclipped, aggregated(-ratio.clamp(1 - clip_range, 1 + clip_range) * A, mask, aggregate))
+
+
+@mistake("grpo_token_loss")
+def no_minus_always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Two things at once: no minus, and one mean over all tokens whatever `aggregate` says.
+
+    Hint: First the direction of the loss, then the three divisors.
+    """
+    return -aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "token")
+
+
+@mistake("grpo_token_loss")
+def clip_ratio_only_always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Two things at once: the minimum of the ratios instead of the surrogates, and one mean over all tokens whatever `aggregate` says.
+
+    Hint: First multiply, then compare. Then the three divisors.
+    """
+    ratio = token_ratio(log_probs_new, log_probs_old, mask)
+    per_token = -torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
+    return aggregated(per_token, mask, "token")
+
+
+@right("grpo_token_loss")
+def where_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """torch.where, max of the negatives, a dict of divisors."""
+    zero = torch.zeros(())
+    ratio = torch.where(mask, log_probs_new - log_probs_old, zero).exp()
+    A = advantages.unsqueeze(1)
+    loss = torch.where(mask, torch.max(-A * ratio, -A * ratio.clip(1 - clip_range, 1 + clip_range)), zero)
+    weight = {
+        "sequence": 1 / (len(mask) * mask.sum(1, keepdim=True).clamp(min=1)),
+        "token": 1 / mask.sum(),
+        "constant": torch.tensor(1 / (mask.shape[0] * mask.shape[1])),
+    }[aggregate]
+    return (weight * loss).sum()
+
+
+@right("grpo_token_loss")
+def picked_tokens(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Only the tokens of the mask, picked by indexing; the weights of the table."""
+    row = mask.nonzero()[:, 0]
+    ratio, A = (log_probs_new[mask] - log_probs_old[mask]).exp(), advantages[row]
+    surrogate = torch.minimum(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    if aggregate == "sequence":
+        return -(surrogate / mask.sum(1)[row]).sum() / mask.shape[0]
+    elif aggregate == "token":
+        return -surrogate.mean()
+    return -surrogate.sum() / (mask.shape[0] * mask.shape[1])
+
+
+@right("grpo_token_loss")
+def loop_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Answer by answer, token by token."""
+    total = log_probs_new.new_zeros(())
+    n, width, tokens = mask.shape[0], mask.shape[1], int(mask.sum())
+    for i in range(n):
+        length = int(mask[i].sum())
+        for t in range(width):
+            if mask[i, t]:
+                ratio = torch.exp(log_probs_new[i, t] - log_probs_old[i, t])
+                A = advantages[i]
+                surrogate = min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+                total = total - surrogate / {"sequence": n * length, "token": tokens, "constant": n * width}[aggregate]
+    return total
+
+
+@right("grpo_token_loss")
+def one_sided_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """One-sided clamps by the sign of A; a float mask, used after the padding is clean."""
+    m = mask.float()
+    ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0).clamp(-20, 20).exp()
+    A = advantages.reshape(-1, 1)
+    limited = torch.where(A > 0, ratio.clamp(max=1 + clip_range), ratio.clamp(min=1 - clip_range))
+    loss = -limited * A * m
+    if aggregate == "token":
+        return loss.sum() / m.sum()
+    if aggregate == "constant":
+        return loss.sum(-1).mean() / loss.size(1)
+    return ((loss * m).sum(-1) / torch.maximum(m.sum(-1), torch.ones(()))).mean()
+
+
+@right("grpo_token_loss")
+def stacked_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """float64 inside, the smaller by stack and min, nan_to_num for the empty answers' means."""
+    new = torch.where(mask, log_probs_new, torch.zeros_like(log_probs_new)).double()
+    old = torch.where(mask, log_probs_old, torch.zeros_like(log_probs_old)).double()
+    ratio, A = torch.exp(new - old), advantages.double()[:, None]
+    loss = -torch.stack([ratio * A, torch.clamp(ratio, 1 - clip_range, 1 + clip_range) * A]).min(dim=0).values
+    loss = torch.where(mask, loss, torch.zeros_like(loss))
+    match aggregate:
+        case "sequence":
+            lengths = mask.sum(1)
+            return torch.where(lengths > 0, loss.sum(1) / torch.where(lengths > 0, lengths, 1), 0.0).mean().float()
+        case "token":
+            return (loss.sum() / mask.sum()).float()
+        case "constant":
+            return loss.mean().float()
+
+
+@right("grpo_token_loss")
+def row_lists_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """A list of one tensor per answer, padding cut off."""
+    rows = []
+    for new, old, A, m in zip(log_probs_new, log_probs_old, advantages, mask):
+        ratio = (new[m] - old[m]).exp()
+        rows.append(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A))
+    if aggregate == "sequence":
+        return sum(row.mean() for row in rows if len(row)) / len(rows)
+    return torch.cat(rows).sum() / (mask.sum() if aggregate == "token" else mask.numel())
+
+
+@right("grpo_token_loss")
+def cleaned_padding_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Old put into the padding of new, so that every ratio there is 1; no early return."""
+    old = log_probs_old.masked_fill(~mask, 0.0)
+    new = torch.where(mask, log_probs_new, old)
+    ratio, A = torch.exp(new - old), advantages[:, None]
+    surrogate = torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A) * mask
+    if aggregate == "sequence":
+        loss = (surrogate.sum(-1) / mask.sum(-1).clamp(min=1)).mean()
+    elif aggregate == "token":
+        loss = surrogate.sum() / mask.sum()
+    else:
+        loss = surrogate.sum() / surrogate.numel()
+    return -loss

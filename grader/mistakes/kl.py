@@ -1,0 +1,1877 @@
+"""Wrong and right versions of the exercises of notebook 3. Free names are the notebook's own (given cells and the key)."""
+
+import math
+
+import numpy as np
+import torch
+
+from grader.mistakes import mistake, right
+
+# ---------------------------------------------------------------- kl_estimates
+
+
+@mistake("kl_estimates")
+def minus_k1(log_probs, ref_log_probs):
+    """k1 was taken as reference minus policy: that is minus k1.
+
+    Hint: k1 is positive where the policy likes a token more than the reference does. Is yours?
+    """
+    d = ref_log_probs - log_probs
+    return d, d**2 / 2, d.exp() - d - 1
+
+
+@mistake("kl_estimates")
+def k3_inverted(log_probs, ref_log_probs):
+    """The ratio inside k3 stands upside down: policy over reference.
+
+    Hint: work k3 out by hand for a log-ratio of -1 (0.718) and of +1 (0.368). Which of the two does yours give for which?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, log_ratio.exp() - 1 - log_ratio
+
+
+@mistake("kl_estimates")
+def models_swapped(log_probs, ref_log_probs):
+    """Policy and reference changed places in all three.
+
+    Hint: the tokens were sampled from the policy. Which of the two log-probs has to come first in the difference?
+    """
+    log_ratio = ref_log_probs - log_probs
+    return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio
+
+
+@mistake("kl_estimates")
+def k3_wrong_sign_inside(log_probs, ref_log_probs):
+    """k3 mixes the two directions: the exponential of one, the linear term of the other.
+
+    Hint: k3 touches 0 flat at a log-ratio of 0. What slope does yours have there?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 - log_ratio
+
+
+@mistake("kl_estimates")
+def k3_without_minus_one(log_probs, ref_log_probs):
+    """k3 lacks its -1.
+
+    Hint: two equal models have a KL of 0. What does yours say for them?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def k2_without_half(log_probs, ref_log_probs):
+    """k2 lacks its half.
+
+    Hint: the second-order term of a Taylor series comes with a factor.
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2, torch.expm1(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def k2_for_k3(log_probs, ref_log_probs):
+    """k3 was given by k2: near the reference they agree, further out they do not.
+
+    Hint: k3 is lopsided, k2 is not. Compare a log-ratio of 1 with one of -1.
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, log_ratio**2 / 2
+
+
+@mistake("kl_estimates")
+def options_fall_through(log_probs, ref_log_probs):
+    """All three came out as k3: an `if` where an `elif` was meant.
+
+    Hint: follow one name through the branches. Which branch is the last to write to it?
+    """
+    log_ratio = log_probs - ref_log_probs
+    out = []
+    for kind in ("k1", "k2", "k3"):
+        if kind == "k1":
+            k = log_ratio
+        if kind == "k2":
+            k = log_ratio**2 / 2
+        k = torch.exp(-log_ratio) - 1 + log_ratio
+        out.append(k)
+    return tuple(out)
+
+
+@mistake("kl_estimates")
+def order_reversed(log_probs, ref_log_probs):
+    """The three came back in another order.
+
+    Hint: the order is that of their names.
+    """
+    log_ratio = log_probs - ref_log_probs
+    return torch.expm1(-log_ratio) + log_ratio, log_ratio**2 / 2, log_ratio
+
+
+@mistake("kl_estimates")
+def absolute_k1(log_probs, ref_log_probs):
+    """k1 was made positive with abs().
+
+    Hint: single samples of k1 may be negative; only their average may not. What does abs() do to that average?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio.abs(), log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def clamped_k1(log_probs, ref_log_probs):
+    """k1 was cut off at 0.
+
+    Hint: single samples of k1 may be negative; only their average may not. What does cutting do to that average?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio.clamp_min(0), log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def weighted_by_probability(log_probs, ref_log_probs):
+    """Every sample was multiplied by its probability, as in the sum over the whole vocabulary.
+
+    Hint: a token of probability p is already sampled with probability p. How often is it weighted now?
+    """
+    p, log_ratio = log_probs.exp(), log_probs - ref_log_probs
+    return p * log_ratio, p * log_ratio**2 / 2, p * (torch.exp(-log_ratio) - 1 + log_ratio)
+
+
+@mistake("kl_estimates")
+def log_of_log(log_probs, ref_log_probs):
+    """The log-probs were divided and a log was taken again, as if they were probabilities.
+
+    Hint: what comes in are logarithms already. How does a ratio look in logarithms?
+    """
+    log_ratio = torch.log(log_probs / ref_log_probs)
+    return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio
+
+
+@mistake("kl_estimates")
+def averaged(log_probs, ref_log_probs):
+    """The estimates came back as averages, not one per sample.
+
+    Hint: which shape does the text promise? Averaging comes later, with the mask.
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio.mean(), (log_ratio**2 / 2).mean(), (torch.expm1(-log_ratio) + log_ratio).mean()
+
+
+@mistake("kl_estimates")
+def no_gradient(log_probs, ref_log_probs):
+    """The values are right, but nothing flows back to the policy.
+
+    Hint: a penalty that carries no gradient is only a number in a log. Where was the graph cut?
+    """
+    with torch.no_grad():
+        log_ratio = log_probs - ref_log_probs
+        return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio
+
+
+@mistake("kl_estimates")
+def half_of_k3_detached(log_probs, ref_log_probs):
+    """The exponential in k3 carries no gradient, the linear term does.
+
+    Hint: where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio).detach() - 1 + log_ratio
+
+
+@mistake("kl_estimates")
+def linear_part_detached(log_probs, ref_log_probs):
+    """The linear term in k3 carries no gradient, the exponential does.
+
+    Hint: where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio.detach()
+
+
+@mistake("kl_estimates")
+def float32_inside(log_probs, ref_log_probs):
+    """float64 came in, and the work was done in float32.
+
+    Hint: seven digits are few when two numbers near -5000 are subtracted.
+    """
+    log_ratio = log_probs.float() - ref_log_probs.float()
+    return log_ratio, log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def inputs_changed_kl(log_probs, ref_log_probs):
+    """The caller's log-probs were overwritten.
+
+    Hint: an operator with `=` in it, or a method that ends in `_`, writes into the tensor that was handed over.
+    """
+    log_probs -= ref_log_probs
+    return log_probs + 0, log_probs**2 / 2, torch.expm1(-log_probs) + log_probs
+
+
+@right("kl_estimates")
+def plain_exp(log_probs, ref_log_probs):
+    """As the formula stands, with exp."""
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, 0.5 * log_ratio.square(), torch.exp(-log_ratio) - 1 + log_ratio
+
+
+@right("kl_estimates")
+def from_d(log_probs, ref_log_probs):
+    """From d = reference - policy."""
+    d = ref_log_probs - log_probs
+    return -d, d * d / 2, torch.exp(d) - d - 1
+
+
+@right("kl_estimates")
+def from_the_ratio(log_probs, ref_log_probs):
+    """k3 as r - log r - 1."""
+    r = torch.exp(ref_log_probs - log_probs)
+    return -r.log(), r.log() ** 2 / 2, r - r.log() - 1
+
+
+@right("kl_estimates")
+def ref_detached(log_probs: torch.Tensor, ref_log_probs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The reference detached once more, with type hints."""
+    log_ratio = log_probs - ref_log_probs.detach()
+    return log_ratio, log_ratio.pow(2).div(2), log_ratio.neg().expm1().add(log_ratio)
+
+
+@right("kl_estimates")
+def double_inside(log_probs, ref_log_probs):
+    """float64 inside, cast back at the end."""
+    log_ratio = log_probs.double() - ref_log_probs.double()
+    ks = log_ratio, log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+    return [k.to(log_probs.dtype) for k in ks]
+
+
+@right("kl_estimates")
+def token_by_token(log_probs, ref_log_probs):
+    """A slow loop over single tokens."""
+    rows = [[], [], []]
+    for a, b in zip(log_probs.reshape(-1), ref_log_probs.reshape(-1)):
+        rows[0].append(a - b)
+        rows[1].append((a - b) ** 2 / 2)
+        rows[2].append((b - a).exp() - 1 - (b - a))
+    return tuple(torch.stack(r).reshape(log_probs.shape) for r in rows)
+
+
+@right("kl_estimates")
+def stacked(log_probs, ref_log_probs):
+    """One stacked tensor, taken apart."""
+    d = ref_log_probs - log_probs
+    return torch.stack([-d, d**2 / 2, d.expm1() - d]).unbind(0)
+
+
+# ---------------------------------------------------------------- masked_mean
+
+
+@mistake("masked_mean")
+def unmasked_mean(values, mask, dim=None):
+    """The padding was averaged with the rest.
+
+    Hint: what does the mask do in your function?
+    """
+    return values.mean() if dim is None else values.mean(dim)
+
+
+@mistake("masked_mean")
+def divided_by_everything(values, mask, dim=None):
+    """The padding was left out of the sum but counted in the division.
+
+    Hint: three real tokens in a row of ten. What do you divide by?
+    """
+    real = torch.where(mask.bool(), values, torch.zeros_like(values))
+    return real.mean() if dim is None else real.mean(dim)
+
+
+@mistake("masked_mean")
+def sum_for_mean(values, mask, dim=None):
+    """The real tokens were summed, not averaged.
+
+    Hint: a mean is a sum divided by something.
+    """
+    real = values.masked_fill(~mask.bool(), 0.0)
+    return real.sum() if dim is None else real.sum(dim)
+
+
+@mistake("masked_mean")
+def multiplied_by_the_mask(values, mask, dim=None):
+    """The padding was multiplied by 0, which a NaN survives.
+
+    Hint: 0 times NaN is NaN. Which function of torch chooses instead of multiplying?
+    """
+    mask = mask.to(values.dtype)
+    if dim is None:
+        return (values * mask).sum() / mask.sum().clamp_min(1)
+    return (values * mask).sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def zero_over_zero(values, mask, dim=None):
+    """Where nothing is real, 0 was divided by 0.
+
+    Hint: what is the smallest number that you ever want to divide by?
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    return real.sum() / mask.sum() if dim is None else real.sum(dim) / mask.sum(dim)
+
+
+@mistake("masked_mean")
+def mean_of_means(values, mask, dim=None):
+    """Without dim, the means of the rows were averaged, so that tokens of short rows weigh more.
+
+    Hint: every real token counts once. In which of your divisions does the length of its row come in?
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    if dim is None:
+        return (real.sum(-1) / mask.sum(-1).clamp_min(1)).mean()
+    return real.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def dim_ignored(values, mask, dim=None):
+    """One mean over everything, whatever dim says.
+
+    Hint: what does your function do with its third argument?
+    """
+    mask = mask.bool()
+    return values.masked_fill(~mask, 0.0).sum() / mask.sum().clamp_min(1)
+
+
+@mistake("masked_mean")
+def always_the_last_dim(values, mask, dim=None):
+    """The mean was taken along the last dimension, whatever dim says.
+
+    Hint: try a mean along dim=0 of a table with two rows and three columns. How many numbers should come out?
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    return real.sum() / mask.sum().clamp_min(1) if dim is None else real.sum(-1) / mask.sum(-1).clamp_min(1)
+
+
+@mistake("masked_mean")
+def dim_zero_is_false(values, mask, dim=None):
+    """dim=0 was taken for no dim at all.
+
+    Hint: in Python, `if dim:` is not the same question as `if dim is not None:`.
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    return real.sum(dim) / mask.sum(dim).clamp_min(1) if dim else real.sum() / mask.sum().clamp_min(1)
+
+
+@mistake("masked_mean")
+def dimension_kept(values, mask, dim=None):
+    """The dimension stayed, with size 1.
+
+    Hint: the text promises a tensor without the dimension dim.
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    if dim is None:
+        return real.sum() / mask.sum().clamp_min(1)
+    return real.sum(dim, keepdim=True) / mask.sum(dim, keepdim=True).clamp_min(1)
+
+
+@mistake("masked_mean")
+def divided_by_the_longest(values, mask, dim=None):
+    """Every row was divided by the length of the longest.
+
+    Hint: whose tokens are in this sum? Divide by their number.
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    if dim is None:
+        return real.sum() / mask.sum().clamp_min(1)
+    return real.sum(dim) / mask.sum(dim).max().clamp_min(1)
+
+
+@mistake("masked_mean")
+def mask_inverted(values, mask, dim=None):
+    """The padding was kept and the tokens thrown away.
+
+    Hint: 1 stands for a real token. And `masked_fill` fills where its mask is true.
+    """
+    padding = mask.bool()
+    real = values.masked_fill(padding, 0.0)
+    return real.sum() / (~padding).sum().clamp_min(1) if dim is None else real.sum(dim) / (~padding).sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def tilde_on_integers(values, mask, dim=None):
+    """The mask was used as it came: with integers, `~` does not mean "not".
+
+    Hint: what is ~1 in Python? Make the mask a bool first.
+    """
+    real = values.masked_fill((~mask).bool(), 0.0) if mask.dtype != torch.float32 else values.masked_fill(mask == 0, 0.0)
+    return real.sum() / mask.sum().clamp_min(1) if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def indexed_by_integers(values, mask, dim=None):
+    """An integer mask was used as an index: it then picks rows 0 and 1 instead of tokens.
+
+    Hint: `values[mask]` chooses by True and False only when the mask is a bool.
+    """
+    if dim is None:
+        chosen = values[mask] if mask.dtype in (torch.bool, torch.int64) else values[mask > 0]
+        return chosen.mean() if len(chosen) else values.new_zeros(())
+    mask = mask.bool()
+    return values.masked_fill(~mask, 0.0).sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def no_gradient_mean(values, mask, dim=None):
+    """The mean carries no gradient.
+
+    Hint: where does your function leave the graph: detach(), no_grad(), item(), or numpy?
+    """
+    values, mask = values.detach(), mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    return real.sum() / mask.sum().clamp_min(1) if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def inputs_changed_mean(values, mask, dim=None):
+    """The padding was overwritten in the caller's own tensor.
+
+    Hint: a method that ends in `_`, or an assignment to `values[...]`, writes into what was handed over.
+    """
+    mask = mask.bool()
+    values.masked_fill_(~mask, 0.0)
+    return values.sum() / mask.sum().clamp_min(1) if dim is None else values.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def only_nan_is_padding(values, mask, dim=None):
+    """Only NaN and infinity were thrown out; finite padding stayed.
+
+    Hint: only the mask knows what is padding; the values do not.
+    """
+    keep = torch.isfinite(values)
+    real = values.masked_fill(~keep, 0.0)
+    return real.sum() / keep.sum().clamp_min(1) if dim is None else real.sum(dim) / keep.sum(dim).clamp_min(1)
+
+
+@right("masked_mean")
+def where(values, mask, dim=None):
+    """torch.where, then sum over sum."""
+    mask = mask.bool()
+    real = torch.where(mask, values, torch.zeros_like(values))
+    if dim is None:
+        return real.sum() / mask.sum().clamp(min=1)
+    return real.sum(dim=dim) / mask.sum(dim=dim).clamp(min=1)
+
+
+@right("masked_mean")
+def tiny_eps(values, mask, dim=None):
+    """A tiny eps added to the count."""
+    mask = mask.to(values.dtype)
+    real = torch.where(mask > 0, values, 0.0)
+    return real.sum() / (mask.sum() + 1e-8) if dim is None else real.sum(dim) / (mask.sum(dim) + 1e-8)
+
+
+@right("masked_mean")
+def chosen_and_added(values, mask, dim=None):
+    """A boolean index for everything, lines taken apart for a dimension."""
+    mask = mask != 0
+    if dim is None:
+        return values[mask].sum() / max(1, int(mask.sum()))
+    lines, keeps = values.movedim(dim, -1), mask.movedim(dim, -1)
+    flat = zip(lines.reshape(-1, lines.shape[-1]), keeps.reshape(-1, lines.shape[-1]))
+    return torch.stack([v[k].sum() / max(1, int(k.sum())) for v, k in flat]).reshape(lines.shape[:-1])
+
+
+@right("masked_mean")
+def all_dims(values, mask, dim=None):
+    """None turned into a tuple of all dimensions."""
+    dim = tuple(range(values.dim())) if dim is None else dim
+    real = values.masked_fill(mask == 0, 0)
+    return real.sum(dim) / (mask != 0).sum(dim).clamp_min(1)
+
+
+@right("masked_mean")
+def float64_mean(values, mask, dim=None):
+    """float64 inside, cast back."""
+    m = mask.bool()
+    real = torch.where(m, values, torch.zeros((), dtype=values.dtype)).double()
+    out = real.sum() / m.sum().clamp_min(1) if dim is None else real.sum(dim) / m.sum(dim).clamp_min(1)
+    return out.to(values.dtype)
+
+
+@right("masked_mean")
+def weights_first(values, mask, dim=None):
+    """Weights that add up to 1, times values made harmless."""
+    keep = mask.to(torch.bool)
+    count = keep.sum() if dim is None else keep.sum(dim, keepdim=True)
+    weights = keep / torch.maximum(count, torch.ones_like(count))
+    product = torch.where(keep, values, torch.zeros_like(values)) * weights
+    return product.sum() if dim is None else product.sum(dim)
+
+
+@right("masked_mean")
+def mended_afterwards(values, mask, dim=None):
+    """0 over 0 where nothing is real, and the NaN replaced: masked_fill keeps it out of the gradient."""
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    mean = real.sum() / mask.sum() if dim is None else real.sum(dim) / mask.sum(dim)
+    return torch.nan_to_num(mean, nan=0.0)
+
+
+# ---------------------------------------------------------------- grpo_objective: parts that the versions share
+
+
+def cleaned(mask, *tensors):
+    return [x.masked_fill(~mask.bool(), 0.0) for x in tensors]
+
+
+def pessimistic(ratio, advantages, clip_range):
+    a = advantages[:, None]
+    return torch.minimum(ratio * a, ratio.clamp(1 - clip_range, 1 + clip_range) * a)
+
+
+def aggregated(x, mask, how):
+    mask = mask.bool()
+    x = x.masked_fill(~mask, 0.0)
+    if how == "sequence":
+        return (x.sum(1) / mask.sum(1).clamp_min(1)).mean()
+    return x.sum() / (mask.sum().clamp_min(1) if how == "token" else mask.numel())
+
+
+def watched(surrogate, k3, ratio, advantages, mask, clip_range):
+    a = advantages[:, None]
+    clipped = ((a > 0) & (ratio > 1 + clip_range)) | ((a < 0) & (ratio < 1 - clip_range))
+    numbers_to_see = {"policy_loss": -surrogate, "kl": k3, "clip_fraction": clipped.float()}
+    return {name: aggregated(x, mask, "token").detach() for name, x in numbers_to_see.items()}
+
+
+# ---------------------------------------------------------------- grpo_objective: the surrogate
+
+
+@mistake("grpo_objective")
+def no_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The surrogate lacks its minus: downhill now leads to worse answers.
+
+    Hint: a good answer (A > 0) should become likelier when the loss goes down. Follow the signs.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(surrogate + beta * k3, mask, aggregate), watched(-surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def double_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The surrogate was negated twice: inside the minimum and in front of it.
+
+    Hint: count the minus signs between the advantage and the loss.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, -advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def max_for_min(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The minus was pushed through the minimum, which then should have become a maximum.
+
+    Hint: -min(a, b) is not min(-a, -b). The pessimist picks the surrogate that promises less.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, a = torch.exp(new - old), advantages[:, None]
+    surrogate = torch.maximum(ratio * a, ratio.clamp(1 - clip_range, 1 + clip_range) * a)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def clip_ratio_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The smaller of the two ratios was taken, and the advantage multiplied afterwards.
+
+    Hint: the minimum compares surrogates, not ratios. Try A = -1 with a ratio of 1.5.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = torch.minimum(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def no_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Nothing was clipped.
+
+    Hint: where does clip_range come in?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = ratio * advantages[:, None]
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def clip_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Only the clipped surrogate was used; the unclipped one never gets a say.
+
+    Hint: a bad answer that has become likelier (A < 0, ratio 1.5) must still be pushed down.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = ratio.clamp(1 - clip_range, 1 + clip_range) * advantages[:, None]
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def clip_of_log_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The log-ratio was clipped to +-eps instead of the ratio to 1 +- eps: nearly the same, not the same.
+
+    Hint: e^0.2 is 1.221. Which quantity does the formula clip?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, a = torch.exp(new - old), advantages[:, None]
+    surrogate = torch.minimum(ratio * a, (new - old).clamp(-clip_range, clip_range).exp() * a)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def clip_range_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The clip is always 0.2, whatever clip_range says.
+
+    Hint: look for a number in your function that is also the name of an argument.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, 0.2)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, 0.2)
+
+
+@mistake("grpo_objective")
+def ratio_is_one(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The old log-probs were replaced by today's, so that the ratio is always 1.
+
+    Hint: from the second inner step on, old and new differ. Where do the old ones go in?
+    """
+    new, ref = cleaned(mask, log_probs_new, ref_log_probs)
+    ratio = torch.exp(new - new.detach())
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def new_minus_new(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The new log-probs stand on both sides of the ratio, with their gradient: it cancels exactly.
+
+    Hint: what is the derivative of x - x?
+    """
+    new, ref = cleaned(mask, log_probs_new, ref_log_probs)
+    ratio = torch.exp(new - new)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def ratio_to_reference(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The ratio was taken to the reference, not to the policy that sampled.
+
+    Hint: three models are in this loss. Which of them produced the tokens?
+    """
+    new, ref = cleaned(mask, log_probs_new, ref_log_probs)
+    ratio = torch.exp(new - ref)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def old_and_ref_swapped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Old policy and reference changed places, in the ratio and in the KL.
+
+    Hint: the ratio speaks of the policy that sampled, the leash of the model we began with.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, ref_log_probs, log_probs_old)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def inverted_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The ratio of the clip is upside down: old over new.
+
+    Hint: when the policy likes a token more than before, should the ratio be above 1 or below?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(old - new)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def ratio_without_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The difference of the log-probs was used as the ratio.
+
+    Hint: for two equal policies the ratio is 1. What is yours?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = new - old
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def ratio_of_logs(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The log-probs themselves were divided.
+
+    Hint: a quotient of probabilities is a difference of logarithms, and then an exponential.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = new / old.masked_fill(~mask.bool(), 1.0)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def probability_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Both probabilities were computed, then divided: for a very unlikely token that is 0 divided by 0.
+
+    Hint: e^-110 is 0 in float32. Subtract before you exponentiate.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new) / torch.exp(old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def sequence_product(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """One ratio per response (the product over its tokens) was used where one per token is asked.
+
+    Hint: in this notebook the ratio has the shape [N, T].
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp((new - old).sum(1, keepdim=True)).expand_as(new)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def sequence_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """One length-normalised ratio per response was used: that is GSPO, a relative of GRPO.
+
+    Hint: a fine algorithm, but another one. Here every token has a ratio of its own.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    lengths = mask.bool().sum(1, keepdim=True).clamp_min(1)
+    ratio = torch.exp((new - old).sum(1, keepdim=True) / lengths).expand_as(new)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def rows_for_columns(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The advantages were laid along the tokens, not along the responses; with N = T nothing complains.
+
+    Hint: [N] against [N, T] lines up with the last dimension. Which shape must the advantages have?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def normalised_again(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The advantages were normalised once more, over the whole batch.
+
+    Hint: the advantages arrive finished. Batch statistics mix the prompts.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def no_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Nothing flows back: the new log-probs were detached.
+
+    Hint: of the three log-probs, one must keep its gradient.
+    """
+    new, old, ref = cleaned(mask, log_probs_new.detach(), log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def ratio_detached(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The ratio carries no gradient; only the KL does.
+
+    Hint: with beta = 0 nothing would be left to learn from. Where does the surrogate get its gradient?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old).detach()
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+# ---------------------------------------------------------------- grpo_objective: the KL
+
+
+@mistake("grpo_objective")
+def kl_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL was subtracted: the loss falls as the policy drifts away.
+
+    Hint: the objective subtracts the KL, and the loss is minus the objective.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-(surrogate + beta * k3), mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def k3_inverted_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The ratio inside k3 stands upside down: policy over reference.
+
+    Hint: for d = ref - new = 1, k3 is 0.718, not 0.368.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(new - ref) - (new - ref) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def minus_k1_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Reference minus policy was used as the KL: that is minus k1.
+
+    Hint: a penalty that can be negative is no penalty. Which of the three estimates has the exponential?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    kl = ref - new
+    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def k1_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """k1 was put into the loss: its gradient does not even look at the reference.
+
+    Hint: right on average as a number, useless as a loss. The picture of the gradients shows it.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    kl = new - ref
+    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def k2_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """k2 was put where k3 is asked.
+
+    Hint: a respectable choice, but this course and the GRPO paper use k3.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    kl = (new - ref) ** 2 / 2
+    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def torch_kl_div(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """torch's kl_div was used; it weighs every entry by a probability, as if all of the vocabulary were there.
+
+    Hint: kl_div expects whole distributions. We hold one sampled token, whose sampling did the weighing.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    kl = torch.nn.functional.kl_div(new, ref, reduction="none", log_target=True)
+    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_weighted_by_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """k3 was weighted by the ratio policy / old: the unbiased version that later systems use.
+
+    Hint: good to know, and not what is asked: this course, like the GRPO paper, leaves the weight out.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = ratio * (torch.exp(ref - new) - (ref - new) - 1)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_to_old(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL was taken to the old policy, not to the reference.
+
+    Hint: at the first inner step new equals old, and such a leash would be slack however far the policy went.
+    """
+    new, old = cleaned(mask, log_probs_new, log_probs_old)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(old - new) - (old - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_of_old_policy(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL was taken between the old policy and the reference: it cannot change, and pulls on nothing.
+
+    Hint: which of the log-probs in your k3 carries a gradient?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - old) - (ref - old) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_no_grad(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL is in the loss as a number only: it carries no gradient.
+
+    Hint: the loss has the right value, but what pulls the policy back?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    with torch.no_grad():
+        k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL was summed over the tokens of a response, not averaged.
+
+    Hint: over 512 tokens that makes beta 512 times larger. Let the KL go through the same aggregation as the rest.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate, mask, aggregate) + beta * k3.sum(1).mean()
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_aggregated_apart(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL was averaged over all tokens, whatever aggregate says, and added afterwards.
+
+    Hint: the per-token loss, KL included, goes through one aggregation.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate, mask, aggregate) + beta * aggregated(k3, mask, "token")
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_in_the_advantage(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL was taken off the advantage, as PPO does with the reward.
+
+    Hint: in GRPO the KL stands in the loss, beside the surrogate and outside the clip.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    a = advantages[:, None] - beta * k3.detach()
+    surrogate = torch.minimum(ratio * a, ratio.clamp(1 - clip_range, 1 + clip_range) * a)
+    return aggregated(-surrogate, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_inside_the_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Clipped tokens lost their KL as well.
+
+    Hint: the clip is about the surrogate alone; a token that is clipped still feels the leash.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, a = torch.exp(new - old), advantages[:, None]
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    clipped = torch.where(a > 0, ratio > 1 + clip_range, ratio < 1 - clip_range)
+    loss = aggregated(-surrogate + beta * k3.masked_fill(clipped, 0.0), mask, aggregate)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def dead_groups_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Responses with an advantage of 0 were left out altogether, their KL too.
+
+    Hint: some recipes do this on purpose. Here a dead group still feels the KL.
+    """
+    mask = mask.bool() & (advantages != 0)[:, None]
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def beta_forgotten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL is in the loss with its full weight: beta was forgotten.
+
+    Hint: look for beta in your function.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def beta_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """beta is always 0.04, whatever the argument says.
+
+    Hint: look for a number in your function that is also the name of an argument.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + 0.04 * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL is measured, but it never enters the loss.
+
+    Hint: the metrics watch; only the loss pulls.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+# ---------------------------------------------------------------- grpo_objective: aggregation and padding
+
+
+@mistake("grpo_objective")
+def sum_of_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The responses were summed, not averaged.
+
+    Hint: a batch twice as large should not make the step twice as long.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate) * len(advantages)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The mask was not used: padding counts like any token.
+
+    Hint: where does the mask come into your function?
+    """
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref_log_probs - log_probs_new) - (ref_log_probs - log_probs_new) - 1
+    everything = torch.ones_like(mask)
+    loss = (-surrogate + beta * k3).mean()
+    return loss, watched(surrogate, k3, ratio, advantages, everything, clip_range)
+
+
+@mistake("grpo_objective")
+def zeroed_padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The padding was set to 0 before the exp, and its ratio of 1 then counted as a token.
+
+    Hint: a log-ratio of 0 is a ratio of 1, and that times the advantage is not 0. The padding must leave the sum as well.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    lengths = mask.bool().sum(1).clamp_min(1)
+    token_loss = -surrogate + beta * k3
+    by = {"sequence": (token_loss.sum(1) / lengths).mean(), "token": token_loss.sum() / lengths.sum(), "constant": token_loss.mean()}
+    return by[aggregate], watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def token_for_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """All tokens were averaged at once, also where the mean per response comes first.
+
+    Hint: under "sequence" every response weighs the same, however long it is.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    how = "token" if aggregate == "sequence" else aggregate
+    return aggregated(-surrogate + beta * k3, mask, how), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def sequence_for_token(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The mean per response came first, also where all tokens weigh the same.
+
+    Hint: under "token" a response of 8 tokens has four times the say of one with 2.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    how = "sequence" if aggregate == "token" else aggregate
+    return aggregated(-surrogate + beta * k3, mask, how), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def aggregate_ignored(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The loss is aggregated by sequences, whatever aggregate says.
+
+    Hint: look for the argument aggregate in your function.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, "sequence"), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def aggregate_falls_through(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Under "sequence" the sum was divided by N x T, as under "constant": a padded length, or an `if` where an `elif` was meant.
+
+    Hint: a response of two tokens has a mean over two. And follow the name loss through the branches: which is the last to write it?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    token_loss = -surrogate + beta * k3
+    if aggregate == "sequence":
+        loss = masked_mean(token_loss, mask, dim=1).mean()
+    if aggregate == "token":
+        loss = masked_mean(token_loss, mask)
+    else:
+        loss = aggregated(token_loss, mask, "constant")
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def constant_by_responses(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """"constant" was divided by the number of responses only.
+
+    Hint: the constant is N x T, with T = mask.shape[1].
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    loss = loss * mask.shape[1] if aggregate == "constant" else loss
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def constant_by_longest(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """"constant" was divided by the longest response that happens to be there, which changes from batch to batch.
+
+    Hint: a constant is constant. T is mask.shape[1], used or not.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    longest = mask.bool().sum(1).max().clamp_min(1)
+    loss = loss * mask.shape[1] / longest if aggregate == "constant" else loss
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def empty_response_nan(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """A response without tokens was divided by its length, 0.
+
+    Hint: what is the smallest number that you ever want to divide by?
+    """
+    mask = mask.bool()
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    token_loss = (-surrogate + beta * k3).masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        loss = (token_loss.sum(1) / mask.sum(1)).mean()
+    else:
+        loss = token_loss.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def empty_response_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Responses without tokens were not counted among the N.
+
+    Hint: an empty response adds 0, and it is a response all the same.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    if aggregate != "token":
+        loss = loss * len(advantages) / mask.bool().any(1).sum().clamp_min(1)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def masked_after_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The padding was taken out after the exp: the value is right, and the gradient is NaN.
+
+    Hint: backward goes through the exp in the padding too. What goes in there must be finite.
+    """
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    d = ref_log_probs - log_probs_new
+    k3 = torch.exp(d) - d - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def multiplied_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The loss was multiplied by the mask, which a NaN survives.
+
+    Hint: 0 times NaN is NaN. Padding has to be replaced, before the exp.
+    """
+    m = mask.to(log_probs_new.dtype)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    d = ref_log_probs - log_probs_new
+    k3 = torch.exp(d) - d - 1
+    token_loss = (-surrogate + beta * k3) * m
+    if aggregate == "sequence":
+        loss = (token_loss.sum(1) / m.sum(1).clamp_min(1)).mean()
+    else:
+        loss = token_loss.sum() / (m.sum().clamp_min(1) if aggregate == "token" else m.numel())
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def bool_mask_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The mask was used as it came: with integers, `~` does not mean "not", and with floats it fails.
+
+    Hint: what is ~1 in Python? Make the mask a bool first.
+    """
+    new, old, ref = (x.masked_fill((~mask).bool(), 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def inputs_changed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The caller's log-probs were overwritten.
+
+    Hint: the old and the reference log-probs are cached for the next inner step. A method that ends in `_` ruins them.
+    """
+    mask = mask.bool()
+    new = log_probs_new.masked_fill(~mask, 0.0)
+    old, ref = log_probs_old.masked_fill_(~mask, 0.0), ref_log_probs.masked_fill_(~mask, 0.0)
+    log_ratio, d = old.neg_().add(new), ref.sub_(new.detach()) + (new.detach() - new)
+    ratio = torch.exp(log_ratio)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(d) - d - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def one_loss_per_response(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """One loss per response came back, not one number.
+
+    Hint: the mean over the tokens is there; the mean over the responses is not.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return masked_mean(-surrogate + beta * k3, mask, dim=1), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+# ---------------------------------------------------------------- grpo_objective: the metrics
+
+
+@mistake("grpo_objective")
+def metrics_with_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The metrics carry a gradient: kept in a list, they keep every step's graph in memory.
+
+    Hint: a number to watch needs no graph behind it.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    metrics |= {"policy_loss": masked_mean(-surrogate, mask), "kl": masked_mean(k3, mask)}
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def kl_metric_times_beta(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """metrics["kl"] was multiplied by beta.
+
+    Hint: a KL that shrinks when you loosen the leash is hard to read. Report the KL itself.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, beta * k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def kl_metric_is_k1(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """metrics["kl"] is the mean of k1.
+
+    Hint: right on average, and noisy enough to turn negative. Report the estimate that is in the loss.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, new - ref, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def policy_loss_with_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """metrics["policy_loss"] contains the KL.
+
+    Hint: the metric is there to tell the two parts of the loss apart.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate - beta * k3, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def policy_loss_positive(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """metrics["policy_loss"] is the surrogate, without its minus.
+
+    Hint: it is called a loss: smaller is better.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(-surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def metrics_by_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The metrics went through the aggregation of the loss.
+
+    Hint: the metrics are means over all real tokens, the same for every aggregate.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, a = torch.exp(new - old), advantages[:, None]
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    clipped = torch.where(a > 0, ratio > 1 + clip_range, (ratio < 1 - clip_range) & (a < 0)).float()
+    parts = {"policy_loss": -surrogate, "kl": k3, "clip_fraction": clipped}
+    metrics = {name: aggregated(x, mask, aggregate).detach() for name, x in parts.items()}
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def metrics_over_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The metrics were averaged over padding as well.
+
+    Hint: the share of clipped tokens must not fall because somebody else's answer is long.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, torch.ones_like(mask), clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def clip_share_two_sided(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """clip_fraction counts every ratio outside the range, whatever the sign of the advantage.
+
+    Hint: for A > 0 and a small ratio the pessimist keeps the unclipped surrogate, and its gradient.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    metrics["clip_fraction"] = masked_mean(((ratio - 1).abs() > clip_range).float(), mask)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def clip_share_above_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """clip_fraction counts only the good answers that were clipped.
+
+    Hint: bad answers (A < 0) are clipped too, at the other edge.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    metrics["clip_fraction"] = masked_mean(((advantages[:, None] > 0) & (ratio > 1 + clip_range)).float(), mask)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def clip_count(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """clip_fraction is the number of clipped tokens, not their share.
+
+    Hint: a fraction lies between 0 and 1.
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    metrics["clip_fraction"] = metrics["clip_fraction"] * mask.bool().sum()
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+# ---------------------------------------------------------------- grpo_objective: right
+
+
+@right("grpo_objective")
+def max_of_negatives(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The loss as the maximum of the negatives; k3 as r - log r - 1."""
+    m = mask.bool()
+    zero = torch.zeros_like(log_probs_new)
+    log_ratio = torch.where(m, log_probs_new, zero) - torch.where(m, log_probs_old, zero)
+    log_r = torch.where(m, ref_log_probs, zero) - torch.where(m, log_probs_new, zero)
+    rho, r, a = log_ratio.exp(), log_r.exp(), advantages.unsqueeze(-1)
+    policy = torch.max(-rho * a, -torch.clamp(rho, 1 - clip_range, 1 + clip_range) * a)
+    k3 = r - log_r - 1
+    loss = policy + beta * k3
+    if aggregate == "sequence":
+        loss = ((loss * m).sum(1) / m.sum(1).clamp(min=1)).sum() / len(m)
+    elif aggregate == "token":
+        loss = (loss * m).sum() / m.sum().clamp(min=1)
+    else:
+        loss = (loss * m).sum() / (m.shape[0] * m.shape[1])
+    n = m.sum().clamp(min=1)
+    held = (a > 0) & (rho > 1 + clip_range) | (a < 0) & (rho < 1 - clip_range)
+    metrics = {
+        "policy_loss": ((policy * m).sum() / n).item(),
+        "kl": ((k3 * m).sum() / n).item(),
+        "clip_fraction": ((held & m).sum() / n).item(),
+    }
+    return loss, metrics
+
+
+@right("grpo_objective")
+def own_functions(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """With masked_mean and kl_estimates; the difference is cleaned, not the log-probs."""
+    keep = mask != 0
+    log_ratio = torch.where(keep, log_probs_new - log_probs_old, 0.0)
+    drift = torch.where(keep, log_probs_new - ref_log_probs, 0.0)
+    ratio, a = log_ratio.exp(), advantages.view(-1, 1)
+    surrogate = torch.stack([ratio * a, ratio.clamp(1 - clip_range, 1 + clip_range) * a]).min(0).values
+    _, _, k3 = kl_estimates(drift, torch.zeros_like(drift))
+    token = beta * k3 - surrogate
+    loss = {
+        "sequence": lambda: masked_mean(token, keep, 1).mean(),
+        "token": lambda: masked_mean(token, keep),
+        "constant": lambda: masked_mean(token, keep) * keep.sum() / keep.numel(),
+    }[aggregate]()
+    with torch.no_grad():
+        held = torch.where(a > 0, ratio > 1 + clip_range, (a < 0) & (ratio < 1 - clip_range))
+        metrics = {
+            "policy_loss": -masked_mean(surrogate, keep),
+            "kl": masked_mean(k3, keep),
+            "clip_fraction": masked_mean(held.double(), keep),
+        }
+    return loss, metrics
+
+
+@right("grpo_objective")
+def by_the_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """One-sided clamps, chosen by the sign of the advantage; the log-ratio clamped to +-20."""
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = (new - old).clamp(-20, 20).exp()
+    a = advantages[:, None].expand_as(ratio)
+    surrogate = torch.where(a >= 0, ratio.clamp(max=1 + clip_range) * a, ratio.clamp(min=1 - clip_range) * a)
+    k3 = torch.expm1(ref - new) - (ref - new)
+    return aggregated(beta * k3 - surrogate, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@right("grpo_objective")
+def from_new_minus_ref(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """k3 from new - ref, float64 inside."""
+    new, old, ref = cleaned(mask, log_probs_new.double(), log_probs_old.double(), ref_log_probs.double())
+    ratio, drift = torch.exp(new - old), new - ref
+    surrogate = pessimistic(ratio, advantages.double(), clip_range)
+    k3 = torch.exp(-drift) - 1 + drift
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate).to(log_probs_new.dtype)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@right("grpo_objective")
+def only_real_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The real tokens picked out first, and added up by row."""
+    keep = mask.bool()
+    row = keep.nonzero()[:, 0]
+    new, old, ref, a = log_probs_new[keep], log_probs_old[keep], ref_log_probs[keep], advantages[row]
+    ratio, d = (new - old).exp(), ref - new
+    policy = -torch.min(ratio * a, ratio.clip(1 - clip_range, 1 + clip_range) * a)
+    k3 = d.exp() - d - 1
+    loss = policy + beta * k3
+    n, t = keep.shape
+    if aggregate == "sequence":
+        loss = (loss / keep.sum(1)[row]).sum() / n
+    elif aggregate == "token":
+        loss = loss.sum() / max(len(row), 1)
+    elif aggregate == "constant":
+        loss = loss.sum() / (n * t)
+    held = torch.logical_or((a > 0) & (ratio > 1 + clip_range), (a < 0) & (ratio < 1 - clip_range))
+    count = max(len(row), 1)
+    metrics = {"policy_loss": policy.sum() / count, "kl": k3.sum() / count, "clip_fraction": held.sum() / count}
+    return loss, {name: x.detach() for name, x in metrics.items()}
+
+
+@right("grpo_objective")
+def response_by_response(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """A loop over responses and tokens."""
+    losses, policies, kls, held = [], [], [], []
+    for i in range(len(advantages)):
+        row, a = [], advantages[i]
+        for t in range(mask.shape[1]):
+            if not mask[i, t]:
+                continue
+            r = torch.exp(log_probs_new[i, t] - log_probs_old[i, t])
+            policy = -torch.minimum(r * a, torch.clamp(r, 1 - clip_range, 1 + clip_range) * a)
+            d = ref_log_probs[i, t] - log_probs_new[i, t]
+            k3 = torch.exp(d) - d - 1
+            row.append(policy + beta * k3)
+            policies.append(policy.item())
+            kls.append(k3.item())
+            held.append(bool((a > 0 and r > 1 + clip_range) or (a < 0 and r < 1 - clip_range)))
+        losses.append(row)
+    zero = log_probs_new.new_zeros(())
+    if aggregate == "sequence":
+        loss = sum((sum(row) / len(row) for row in losses if row), zero) / len(losses)
+    else:
+        loss = sum((x for row in losses for x in row), zero) / (max(len(kls), 1) if aggregate == "token" else mask.numel())
+    n = max(len(kls), 1)
+    return loss, {"policy_loss": sum(policies) / n, "kl": sum(kls) / n, "clip_fraction": sum(held) / n}
+
+
+@right("grpo_objective")
+def reference_cleaned_later(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """New and old cleaned before, the reference only by the aggregation: nothing flows back to the padding."""
+    new, old = cleaned(mask, log_probs_new, log_probs_old)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    d = ref_log_probs - new
+    k3 = torch.exp(d) - d - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@right("grpo_objective")
+def weights_of_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """A table of weights per token, one sum; the graph of a clipped token is cut with detach."""
+    m = mask.float()
+    lengths = m.sum(1, keepdim=True).clamp(min=1)
+    weights = {"sequence": m / lengths / len(m), "token": m / m.sum().clamp(min=1), "constant": m / m.numel()}[aggregate]
+    new, old, ref = [torch.nan_to_num(x.masked_fill(m == 0, 0.0)) for x in (log_probs_new, log_probs_old, ref_log_probs)]
+    ratio, a = torch.exp(new - old), advantages.reshape(-1, 1)
+    bound = torch.where(a > 0, 1 + clip_range, 1 - clip_range)
+    held = torch.where(a > 0, ratio > bound, ratio < bound) & (a != 0)
+    policy = -torch.where(held, bound.expand_as(ratio), ratio) * a
+    k3 = torch.exp(ref - new) - 1 - (ref - new)
+    per_token = m / m.sum().clamp(min=1)
+    metrics = {"policy_loss": policy, "kl": k3, "clip_fraction": held}
+    return ((policy + beta * k3) * weights).sum(), {k: float((x.detach() * per_token).sum()) for k, x in metrics.items()}
+
+
+# ---------------------------------------------------------------- adapt_beta
+
+
+@mistake("adapt_beta")
+def wrong_way(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """Too much drift loosened the leash.
+
+    Hint: beta is the price of drift. When there is too much of it, should the price rise or fall?
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return min(max(beta * math.exp(-rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def linear_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """beta was multiplied by 1 + rate x error, as in PPO's controller, without the exponential.
+
+    Hint: the two agree to first order only. Which one undoes an error of +0.5 with an error of -0.5?
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return min(max(beta * (1 + rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def added_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The step was added to beta, not multiplied.
+
+    Hint: a beta of 0.001 and one of 1 should move by equal factors.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return min(max(beta + rate * error, low), high)
+
+
+@mistake("adapt_beta")
+def wild_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The error was not limited: one odd batch flings beta away.
+
+    Hint: there are two clips in the formula.
+    """
+    return min(max(beta * math.exp(min(rate * (kl / target - 1), 50)), low), high)
+
+
+@mistake("adapt_beta")
+def no_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """Nothing keeps beta between low and high.
+
+    Hint: there are two clips in the formula.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return beta * math.exp(rate * error)
+
+
+@mistake("adapt_beta")
+def fence_below_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """beta is kept above low, and nothing keeps it below high.
+
+    Hint: a fence has two sides.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return max(beta * math.exp(rate * error), low)
+
+
+@mistake("adapt_beta")
+def fence_above_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """beta is kept below high, and nothing keeps it above low.
+
+    Hint: a fence has two sides. Once beta is 0 no factor brings it back.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return min(beta * math.exp(rate * error), high)
+
+
+@mistake("adapt_beta")
+def fence_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The fence stands at 0.0001 and 1, whatever low and high say.
+
+    Hint: look for numbers in your function that are also names of arguments.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return min(max(beta * math.exp(rate * error), 1e-4), 1.0)
+
+
+@mistake("adapt_beta")
+def fence_inside_out(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """min and max changed places in the fence.
+
+    Hint: to keep x above low, take the larger of the two.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return max(min(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def no_minus_one(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The error lacks its -1: on target, beta still grows.
+
+    Hint: when the KL is exactly on target, beta should stay. Does yours?
+    """
+    error = min(max(kl / target, -1), 1)
+    return min(max(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def minus_one_outside(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The quotient was clipped before 1 was taken off, so that the error is never positive.
+
+    Hint: which of the two comes first, the subtraction or the clip?
+    """
+    error = min(max(kl / target, -1), 1) - 1
+    return min(max(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def absolute_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The error was measured in nats, not in units of the target.
+
+    Hint: 0.01 too much is little for a target of 1, and a lot for a target of 0.01.
+    """
+    error = min(max(kl - target, -1), 1)
+    return min(max(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def quotient_inverted(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """Target over KL stands where KL over target was meant.
+
+    Hint: which of the two may be 0?
+    """
+    error = min(max(target / max(kl, 1e-8) - 1, -1), 1)
+    return min(max(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def logarithm_of_the_quotient(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The error is the logarithm of KL over target, not the quotient less 1.
+
+    Hint: near the target they agree; half a target too high they do not.
+    """
+    error = min(max(math.log(max(kl, 1e-9) / target), -1), 1)
+    return min(max(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def clip_after_rate(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The error was multiplied by the rate first and clipped to +-1 afterwards.
+
+    Hint: what is then the largest step for a rate of 0.1?
+    """
+    return min(max(beta * math.exp(min(max(rate * (kl / target - 1), -1), 1)), low), high)
+
+
+@mistake("adapt_beta")
+def ppo_clip(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The error was limited to 0.2, as in PPO's controller.
+
+    Hint: here the error may be as large as 1 either way.
+    """
+    error = min(max(kl / target - 1, -0.2), 0.2)
+    return min(max(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def doubled_or_halved(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """beta was doubled or halved when the KL left a band, as in the first PPO paper.
+
+    Hint: here beta moves a little at every step, in proportion to the error.
+    """
+    if kl > 1.5 * target:
+        beta = beta * 2
+    elif kl < target / 1.5:
+        beta = beta / 2
+    return min(max(beta, low), high)
+
+
+@mistake("adapt_beta")
+def rate_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The rate is always 0.1, whatever the argument says.
+
+    Hint: look for a number in your function that is also the name of an argument.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return min(max(beta * math.exp(0.1 * error), low), high)
+
+
+@mistake("adapt_beta")
+def never_down(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """beta can only rise: errors below 0 were cut off.
+
+    Hint: a policy that drifts too little should get more rope.
+    """
+    error = min(max(kl / target - 1, 0), 1)
+    return min(max(beta * math.exp(rate * error), low), high)
+
+
+@right("adapt_beta")
+def numpy_clip(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """np.clip, np.exp."""
+    return float(np.clip(beta * np.exp(rate * np.clip(kl / target - 1, -1, 1)), low, high))
+
+
+@right("adapt_beta")
+def torch_clamp(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """torch.clamp on float64 scalars; a tensor comes out."""
+    error = torch.as_tensor(kl / target - 1, dtype=torch.float64).clamp(-1, 1)
+    return (beta * torch.exp(rate * error)).clamp(low, high)
+
+
+@right("adapt_beta")
+def float32_tensors(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The same in float32."""
+    error = torch.tensor(kl / target - 1).clamp(-1, 1)
+    return torch.clamp(beta * torch.exp(rate * error), low, high).item()
+
+
+@right("adapt_beta")
+def in_log_space(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The logarithm of beta moves."""
+    log_beta = math.log(beta) + rate * max(-1.0, min(1.0, (kl - target) / target))
+    return math.exp(max(math.log(low), min(math.log(high), log_beta)))
+
+
+@right("adapt_beta")
+def with_ifs(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """Every clip as an if."""
+    error = (kl - target) / target
+    if error > 1:
+        error = 1
+    elif error < -1:
+        error = -1
+    new = beta * math.e ** (rate * error)
+    if new < low:
+        return low
+    return high if new > high else new
+
+
+@right("adapt_beta")
+def middle_of_three(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The middle of three sorted numbers."""
+    error = sorted((-1, kl / target - 1, 1))[1]
+    return sorted((low, beta * math.exp(rate * error), high))[1]

@@ -1,0 +1,1371 @@
+# %% [markdown]
+# # 2. The GRPO loss
+#
+# At the end of notebook 1 every answer carried a number: how much better than its siblings it is. This notebook
+# turns that number into a push on the model, and it does so with one line that fits on a T-shirt. You will write the
+# line, draw it, catch three famous bugs in it, and carry it from whole answers to single tokens.
+#
+# | | |
+# |---|---|
+# | Difficulty | medium |
+# | Time | 90 minutes |
+# | You should know | PyTorch tensors and `backward()`; what an advantage is (notebook 1) |
+# | You will write | `compute_grpo_loss`, `first_step_gradient`, three mended functions, `grpo_token_loss`, one written answer |
+# | Points | 35 |
+# | Next | notebook 3: a leash for the policy, the KL estimator k3 |
+
+# %% given setup
+import math
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+SEED = 0  # draws of the hidden tests; a class has its own
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"  # told apart by everyone
+plt.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
+
+# %% [markdown]
+# ## Several steps on one batch
+#
+# Sampling is the expensive part: the model writes hundreds of answers, token by token. It would be a pity to take one
+# gradient step and throw them away. So we take a few. But after the first step the model is no longer the one
+# that wrote the answers, and an average over its own old answers is not an average over what it would write now.
+#
+# The mend is a weight. An answer that has become twice as likely since it was sampled stands for twice as many:
+#
+# $$\rho_i = \frac{\pi_{\text{new}}(\text{answer}_i)}{\pi_{\text{old}}(\text{answer}_i)}
+# = \exp\bigl(\log\pi_{\text{new}} - \log\pi_{\text{old}}\bigr)$$
+#
+# In words: how many times more likely is this answer now than when it was written? `old` is the policy that sampled
+# the batch; its log-probs were written down at sampling time and never change. `new` is the policy being trained, and
+# only `new` carries a gradient. (The reference model of notebook 3 is a third policy. It has no part in this ratio.)
+#
+# The subtraction comes before the exponential, and not for beauty. An answer of a hundred tokens has a log-prob
+# of about -110; its probability is no longer a number that float32 can hold.
+#
+# **Before you run the next cell**, guess: what does float32 make of $e^{-111} / e^{-110}$, whose true value is 0.368?
+
+# %% show why_logs_first
+new, old = torch.tensor(-111.0), torch.tensor(-110.0)
+print("exp first, then divide:  ", (new.exp() / old.exp()).item())
+print("subtract first, then exp:", round((new - old).exp().item(), 3))
+
+# %% [markdown]
+# ## The pessimist's surrogate
+#
+# The weighted advantage $\rho A$ is called a *surrogate*: push it up and the policy improves, as long as the policy
+# stays near the one that sampled. Far away the weight means little, and a greedy optimiser would run there.
+#
+# PPO's answer, which GRPO takes over unchanged, is to offer two estimates and to believe the worse one:
+#
+# $$S_i = \min\bigl(\;\rho_i A_i,\;\; \operatorname{clip}(\rho_i,\, 1-\varepsilon,\, 1+\varepsilon)\, A_i\;\bigr)$$
+#
+# In words: the first is the honest estimate, the second pretends that the ratio never left the band around 1, and the
+# minimum says "no credit beyond the band". The loss is what an optimiser minimises, so it is minus the mean:
+#
+# $$L = -\frac1N \sum_{i=1}^{N} S_i$$
+#
+# **Before you run the next cell**, draw it yourself, on paper: $S$ against $\rho$ from 0 to 2, once for $A = 1$ and
+# once for $A = -1$, with $\varepsilon = 0.2$. On which side is the flat part in each?
+
+# %% show surrogate_picture
+def draw_surrogate(low=0.2, high=0.2, size=1.0, ratio=1.5):
+    """The surrogate against the ratio, for a good and a bad answer, and where one ratio falls."""
+    fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True)
+    for ax, A, corner in ((axes[0], size, 1 + high), (axes[1], -size, 1 - low)):
+        bend = [0, corner, 2.5]
+        banded = [(1 - low) * A, (1 - low) * A, (1 + high) * A, (1 + high) * A]
+        S = [0, corner * A, corner * A] if A > 0 else [corner * A, corner * A, 2.5 * A]  # straight lines, one corner
+        ax.axvspan(1 - low, 1 + high, color=SKY, alpha=0.2, lw=0)
+        ax.plot([0, 2.5], [0, 2.5 * A], ":", color="gray", label="unclipped: ratio x A")
+        ax.plot([0, 1 - low, 1 + high, 2.5], banded, "--", color="gray", lw=1, label="clipped ratio x A")
+        ax.plot(bend, S, color=BLUE if A > 0 else ORANGE, lw=2.5, label="the smaller one: S")
+        here = np.interp(ratio, bend, S)
+        flat = ratio > corner if A > 0 else ratio < corner
+        ax.plot(ratio, here, "o", color="black")
+        ax.set_title(f"A = {A:+.1f}, ratio {ratio:.2f}: S = {here:.2f}, slope {0 if flat else A:.1f}", fontsize=10)
+        ax.set_xlabel("ratio new / old (no unit)")
+        ax.set_ylabel("surrogate S (reward stds)")
+        ax.legend(fontsize=8, frameon=False, loc="upper left" if A > 0 else "lower left")
+    plt.show()
+
+
+draw_surrogate()
+
+# %% [markdown]
+# See where each line is flat: to the *right* of the band for a good answer, to the *left* of it for a bad one. There
+# the gradient is zero. Everywhere else, the other two outer regions included, it is alive.
+#
+# | | ratio below $1-\varepsilon$ | inside the band | ratio above $1+\varepsilon$ |
+# |---|---|---|---|
+# | $A > 0$ | alive: a good answer became rarer, bring it back | alive | **flat**: already pushed up enough |
+# | $A < 0$ | **flat**: already pushed down enough | alive | alive: a bad answer became likelier, stop it |
+#
+# So "a ratio of 2 is clipped to 1.2" is half the truth. For $A = 1$, $\rho = 1.5$ the surrogate is 1.2; for $A = -1$,
+# $\rho = 1.5$ it is $-1.5$, the whole of it. The minimum only ever takes credit away, never blame.
+#
+# Now move it. Put the ratio at 0.5: which of the two dots has slope 0? Then pull the two ends of the band apart.
+
+# %% show surrogate_sliders
+try:
+    from ipywidgets import FloatSlider, interact
+
+    def slider(value, top, name):
+        return FloatSlider(value=value, min=0.0, max=top, step=0.05, description=name, continuous_update=False)
+
+    interact(draw_surrogate, low=slider(0.2, 0.9, "eps low"), high=slider(0.2, 1.0, "eps high"), size=slider(1.0, 2.0, "|A|"), ratio=slider(0.5, 2.4, "ratio"))
+except ImportError:
+    print("No ipywidgets here, so no sliders. Change the numbers by hand; this is the ratio at 0.5:")
+    draw_surrogate(low=0.2, high=0.2, size=1.0, ratio=0.5)
+
+# %% [markdown]
+# ### Clip-higher: a band that is wider upwards
+#
+# The two ends need not be equal. With one $\varepsilon$ of 0.2 a token of probability 0.9 may rise to 1.08, that is, as
+# far as it likes, while a rare token of probability 0.01 stops earning at 0.012. Rare tokens are where new ideas
+# come from, and a band that holds them down makes the policy less varied with every step.
+#
+# DAPO therefore keeps $\varepsilon_{\text{low}} = 0.2$ and raises $\varepsilon_{\text{high}}$ to 0.28. The lower end stays
+# where it is: a wider one would let probabilities be pushed to zero, and what is never sampled never comes back.
+#
+# **Guess first**: how much more room does the rare token get from 0.28, in probability?
+
+# %% show clip_higher
+print("probability   earns up to, eps 0.20   earns up to, eps 0.28")
+for p in (0.01, 0.1, 0.5, 0.9):
+    print(f"{p:11.2f}   {min(1.0, p * 1.20):23.4f}   {min(1.0, p * 1.28):23.4f}")
+
+# %% [markdown]
+# A relative band is a small absolute one for a rare token: 0.002 of room becomes 0.0028. That is little in one batch,
+# and 40 % more in every batch. (In this course the band stays symmetric: one number, `clip_range`.)
+
+# %% [markdown]
+# ## Whose mean, whose std?
+#
+# The advantage is that of notebook 1, with the same conventions: the mean and the population std (divide by $G$)
+# of the answer's **own group**, the std clamped from below by `eps`. There is a tempting shortcut: one mean and one std
+# for the whole batch. It is one line shorter and it trains. What does it do?
+#
+# Take two prompts. On the easy one three answers of four are right, on the hard one one of four.
+#
+# **Predict** the sign of each of the eight advantages under both normalisations. Which answer is the most precious
+# one in the batch, and does the whole-batch version notice?
+
+# %% show group_or_batch
+easy, hard = torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([1.0, 0.0, 0.0, 0.0])
+both = torch.cat([easy, hard])
+by_batch = (both - both.mean()) / both.std(unbiased=False)
+by_group = torch.cat([(r - r.mean()) / r.std(unbiased=False) for r in (easy, hard)])
+
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True)
+names = [f"{'right' if r else 'wrong'}" for r in both.tolist()]
+for ax, A, title in ((axes[0], by_group, "own group (GRPO)"), (axes[1], by_batch, "whole batch")):
+    ax.bar(range(8), A.tolist(), color=[BLUE] * 4 + [ORANGE] * 4)
+    ax.axhline(0, color="black", lw=0.8)
+    ax.set_xticks(range(8), names, rotation=60)
+    ax.set_title(f"{title}: easy sums to {round(A[:4].sum().item()):+d}, hard to {round(A[4:].sum().item()):+d}", fontsize=10)
+    ax.set_xlabel("answers: easy prompt blue, hard prompt orange")
+axes[0].set_ylabel("advantage (stds)")
+plt.show()
+print("own group:  ", [round(a, 3) for a in by_group.tolist()])
+print("whole batch:", [round(a, 3) for a in by_batch.tolist()])
+
+# %% [markdown]
+# Look at the sums above the bars. Within its own group every prompt's advantages cancel: the lone right answer to the
+# hard prompt gets 1.732, and the lone failure on the easy one gets -1.732. Over the whole batch every right answer
+# gets +1 and every wrong one -1, so the easy prompt as a whole is praised (+2) and the hard one blamed (-2). Answers
+# are then judged for the prompt they were dealt, and the rare success, the most informative sample here, is worth no
+# more than a routine one. On the toy of notebook 4 the accuracy curve will not betray this bug. Only a test will.
+
+# %% [markdown]
+# ## A batch that separates right from wrong
+#
+# Many wrong losses agree with the right one on a tidy batch: two groups of two, side by side, ratios near 1. So ours
+# is untidy on purpose. Three prompts with the labels 7, -3 and 42, mixed; one prompt with a single answer; every clip
+# region visited. It comes from a function, so that every check gets a fresh copy.
+
+# %% given separating_batch
+def separating_batch():
+    """Eight answers to three prompts, as keyword arguments of compute_grpo_loss."""
+    old = torch.tensor([-1.0, -2.0, -0.7, -1.3, -0.5, -2.2, -1.1, -0.9])
+    ratio = torch.tensor([0.5, 1.5, 1.5, 1.5, 1.1, 0.5, 0.9, 1.05])
+    return {
+        "log_probs_new": old + ratio.log(),
+        "log_probs_old": old,
+        "rewards": torch.tensor([1.0, 0.0, 0.0, 2.0, 3.0, -1.0, 0.5, 4.0]),
+        "group_ids": torch.tensor([7, -3, 7, -3, 7, 7, -3, 42]),
+    }
+
+# %% given words_for_checks
+# Small helpers of the checks below: they say in words what came out, whatever it was. You need not read them.
+def describe(x):
+    if isinstance(x, torch.Tensor):
+        flat = [round(v, 4) for v in x.detach().double().flatten()[:12].tolist()]
+        return f"a tensor of shape {tuple(x.shape)}: {flat}{' ...' if x.numel() > 12 else ''}"
+    if x is None:
+        return "None (is a return missing?)"
+    return f"{type(x).__name__} {x!r:.80}" if isinstance(x, (bool, int, float, str)) else f"a {type(x).__name__}"
+
+
+def tensor_of_shape(x, shape, what):
+    """x, once it is sure to be a tensor of that shape."""
+    assert isinstance(x, torch.Tensor), f"{what}: a tensor of shape {shape} was expected, what came is {describe(x)}"
+    assert tuple(x.shape) == shape, f"{what}: shape {shape} was expected, what came is {describe(x)}"
+    return x
+
+
+def loss_and_advantages(result, n):
+    """The two results of compute_grpo_loss, once they are sure to be a scalar and n numbers."""
+    assert isinstance(result, (tuple, list)) and len(result) == 2, f"compute_grpo_loss returns (loss, advantages); what came is {describe(result)}"
+    loss = tensor_of_shape(result[0], (), "the loss, first of the two results, is one number")
+    return loss, tensor_of_shape(result[1], (n,), "the advantages, second of the two results, one for each answer")
+
+
+def gradient(value, x):
+    """d value / d x, or a sentence that says why there is none."""
+    assert value.requires_grad, "no gradient can flow: the result is not connected to the new log-probs. Was something detached on the way, or computed under no_grad?"
+    value.sum().backward()
+    assert x.grad is not None, "the gradient does not reach the new log-probs. Was something detached on the way?"
+    return x.grad
+
+
+def close(a, b, tolerance):
+    """Same shape, and equal up to the tolerance (NaN is never close)."""
+    a, b = torch.as_tensor(a).detach().double(), torch.as_tensor(b).detach().double()
+    return a.shape == b.shape and bool(((a - b).abs() <= tolerance).all())
+
+# %% [markdown]
+# ### Exercise: `compute_grpo_loss`
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `log_probs_new` | `[N]` floats | log-prob of each whole answer under the policy being trained; carries the gradient |
+# | `log_probs_old` | `[N]` floats | the same under the policy that sampled; arrives without gradient |
+# | `rewards` | `[N]`, any real number type | one reward per answer; arrives without gradient |
+# | `group_ids` | `[N]` integers | answers with equal ids belong to the same prompt |
+# | `clip_range` | float | $\varepsilon$ of the band |
+# | `eps` | float | the smallest std to divide by |
+#
+# Returns `(loss, advantages)`: a scalar tensor to minimise, and `[N]` floats. One worked number: one group with rewards
+# 1 and 0, hence advantages 1 and -1, and ratios 1.5 and 1.5. The surrogates are 1.2 and -1.5, the loss is 0.15.
+# On the separating batch the loss is 0.015724.
+#
+# - Ids are labels: negative, huge, unsorted, mixed; groups of any size. Each answer keeps its place.
+# - Use the std of the group itself (divide by $G$, not $G-1$), never smaller than `eps`.
+# - A group whose rewards are all equal, or that has one answer, teaches nothing: its advantages are 0 (up to 1e-5).
+#   Mind float32: six rewards of 0.9 do not average to 0.9. Where a division by a tiny std could follow, count in float64.
+# - Whole-number rewards are welcome and give float advantages. Nothing that comes in is written to.
+# - Log-probs may be as low as -400: think of the first cell of this notebook.
+#
+# There are three TODOs, one region each. The names that pass from one to the next are in the banners. A loop over the
+# groups is fine for every check; doing without one is the sport of it (and 1,000,000 answers will thank you).
+#
+# <details><summary>A hint for TODO 1</summary>
+#
+# `group_ids.unique(return_inverse=True)` renames any labels to 0, 1, 2, … . A sum per label is then one `index_add_`,
+# and indexing with the inverse hands each answer its group's number back.
+# </details>
+#
+# <details><summary>A hint for TODO 2</summary>
+#
+# The formulas above, in the order in which they stand. `clamp` is torch's name for clip. Keep both surrogates: which of
+# them counts is decided later, answer by answer.
+# </details>
+#
+# <details><summary>A hint for TODO 3</summary>
+#
+# Say it aloud: minus, the mean, of the smaller one. The minus stands outside of everything. What would become of
+# "the smaller one" if each surrogate were negated first?
+# </details>
+
+# %% solution compute_grpo_loss
+def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The GRPO loss of N answers: four tensors [N] -> (loss, a scalar to minimise; advantages [N])."""
+
+    # ======================================================================
+    # TODO 1: group-relative advantages. Leave them in `advantages` [N].
+    # ======================================================================
+    ### BEGIN SOLUTION
+    # How: rename the ids to 0 … M-1, add up per group with index_add_, hand each answer its group's mean and std.
+    # Core line: centred / std.clamp_min(eps)
+    # Mathematics: A = (r - mean of the group) / std of the group, a z-score that no scale and no offset can change.
+    # In practice: no critic to train or to keep in memory; easy and hard prompts pull with the same strength.
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+
+    def group_mean(x):  # [N] -> [N], each entry its group's mean
+        return (x.new_zeros(len(size)).index_add_(0, group, x) / size)[group]
+
+    r = rewards.double()  # so that equal float32 rewards centre to 0
+    centred = r - group_mean(r)
+    std = group_mean(centred**2).sqrt()
+    advantages = (centred / std.clamp_min(eps)).to(log_probs_new.dtype)
+    ### END SOLUTION
+
+    # ======================================================================
+    # TODO 2: the ratio, and from it the two surrogates, `unclipped` [N] and `clipped` [N].
+    # ======================================================================
+    ### BEGIN SOLUTION
+    # How: subtract the log-probs, exponentiate once, and multiply by the advantage with and without the band.
+    # Core line: ratio = torch.exp(log_probs_new - log_probs_old)
+    # Mathematics: an importance weight, pi_new / pi_old; it is positive always, and exactly 1 at the first step.
+    # In practice: one batch of costly samples serves several gradient steps, and nothing under- or overflows.
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    unclipped = ratio * advantages
+    clipped = ratio.clamp(1 - clip_range, 1 + clip_range) * advantages
+    ### END SOLUTION
+
+    # ======================================================================
+    # TODO 3: the loss, from the two surrogates. Leave it in `loss`, a scalar.
+    # ======================================================================
+    ### BEGIN SOLUTION
+    # How: take the smaller surrogate of each answer, average over the answers, change the sign.
+    # Core line: loss = -torch.min(unclipped, clipped).mean()
+    # Mathematics: a lower bound on the improvement; its slope is 0 only where A > 0, r > 1+eps or A < 0, r < 1-eps.
+    # In practice: a good answer stops being pushed once it has moved enough, and a slip in the wrong direction is mended.
+    loss = -torch.min(unclipped, clipped).mean()
+    ### END SOLUTION
+
+    return loss, advantages
+
+# %% check own_group_advantages points=2
+# Each answer is measured in standard deviations of its own group.
+expected = torch.tensor([0.1690, -0.9806, -0.5071, 1.3728, 1.5213, -1.1832, -0.3922, 0.0])
+_, got = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
+assert got.is_floating_point(), f"advantages are floats, not {got.dtype}"
+for i in range(8):
+    group = separating_batch()["group_ids"][i].item()
+    assert close(got[i], expected[i], 1e-4), f"answer {i} (group {group}): the advantage is {got[i]:.4f}, not {expected[i]:.4f}. Which answers does it have to be compared with, and what is the unit?"
+### BEGIN HIDDEN TESTS
+from statistics import fmean, pstdev  # an independent way: plain Python, exact means
+
+draw = torch.Generator().manual_seed(SEED)
+for _ in range(8):
+    ids = torch.randint(-4, 4, (40,), generator=draw) * 10**13
+    rewards = torch.randint(0, 3, (40,), generator=draw) / 2 + torch.randint(0, 20, (1,), generator=draw)
+    log_probs = -torch.rand(40, generator=draw)
+    groups = {g: [r for r, i in zip(rewards.tolist(), ids.tolist()) if i == g] for g in ids.tolist()}
+    right = torch.tensor([(r - fmean(groups[g])) / max(pstdev(groups[g]), 1e-6) for r, g in zip(rewards.tolist(), ids.tolist())])
+    _, mine = loss_and_advantages(compute_grpo_loss(log_probs + 0.1, log_probs, rewards.clone(), ids.clone()), 40)
+    assert close(mine, right, 3e-5), "an advantage of a random batch is off"
+### END HIDDEN TESTS
+
+# %% check zero_mean_in_every_group points=3
+# Zero mean in every group: what one answer gains, its siblings lose.
+ids = torch.tensor([5, -9, 5, 10**12, -9, 5, 10**12, 5, 3, -9])
+rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1])  # whole numbers; a tie among the huge id; id 3 is alone
+_, got = loss_and_advantages(compute_grpo_loss(torch.full((10,), -2.0), torch.full((10,), -2.1), rewards.clone(), ids.clone()), 10)
+for g, varied in ((5, True), (-9, True), (10**12, False), (3, False)):
+    mine = got[ids == g].double()
+    assert abs(mine.mean().item()) < 1e-5, f"group {g}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared with its own group, and is anything left when all its rewards are equal?"
+    assert varied == (mine.abs().sum().item() > 0.5), f"group {g} has rewards {rewards[ids == g].tolist()} and got the advantages {describe(mine)}. A group teaches something exactly when its rewards differ."
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 1)
+for trial in range(12):
+    ids = torch.randint(0, 6, (50,), generator=draw)
+    labels = torch.randperm(2000, generator=draw)[:8] * 10 ** (13 * (trial // 2 % 2)) - 10**6 * (trial % 3)  # negative, huge, unsorted
+    ids = labels[ids]
+    rewards = torch.randint(-3, 4, (50,), generator=draw)
+    ids[17], ids[[4, 30, 41]] = labels[6], labels[7]  # one answer alone, one group of ties
+    rewards[[4, 30, 41]] = 2
+    if trial % 2:
+        rewards = rewards.float() / 4
+    log_probs = -3 * torch.rand(50, generator=draw)
+    _, mine = loss_and_advantages(compute_grpo_loss(log_probs.clone(), log_probs.clone(), rewards.clone(), ids.clone()), 50)
+    for g in ids.unique():
+        own = mine[ids == g].double()
+        assert abs(own.mean().item()) < 1e-5, "the advantages of a group do not average 0"
+        assert (own.abs().sum().item() > 0.5) == (rewards[ids == g].unique().numel() > 1), "a varied group got nothing, or a uniform one something"
+### END HIDDEN TESTS
+
+# %% check equal_rewards_teach_nothing points=1
+# Equal rewards teach nothing: six times 0.9 in float32 gives six times 0.
+ids = torch.tensor([1, 1, 2, 1, 1, 2, 1, 1])
+_, got = loss_and_advantages(compute_grpo_loss(torch.full((8,), -2.0), torch.full((8,), -2.0), torch.tensor([0.9, 0.9, 0.0, 0.9, 0.9, 1.0, 0.9, 0.9]), ids.clone()), 8)
+assert close(got[ids == 1], torch.zeros(6), 1e-5), f"six equal rewards gave {describe(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean in float32, and what does the division make of it?"
+assert close(got[ids == 2], torch.tensor([-1.0, 1.0]), 1e-3), f"the other group's rewards, 0 and 1, gave {describe(got[ids == 2])}, not -1 and 1"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 2)
+for n in (3, 6, 7, 11, 23, 40):
+    value = torch.randint(1, 100, (1,), generator=draw) / 100 + 0.001
+    rewards, ids = torch.cat([value.expand(n), torch.tensor([2.0, 0.0])]), torch.cat([torch.full((n,), -5), torch.tensor([9, 9])])
+    order = torch.randperm(n + 2, generator=draw)
+    rewards, ids = rewards[order], ids[order]
+    _, mine = loss_and_advantages(compute_grpo_loss(torch.full((n + 2,), -1.0), torch.full((n + 2,), -1.0), rewards.clone(), ids.clone()), n + 2)
+    assert close(mine[ids == -5], torch.zeros(n), 1e-5), "equal rewards left a residue"
+    assert close(mine[ids == 9], rewards[ids == 9] - 1, 1e-3), "a group that differs"
+### END HIDDEN TESTS
+
+# %% check rewards_of_any_number_type points=1
+# Whole-number rewards give float advantages, and nothing that comes in is changed.
+batch = {"log_probs_new": torch.tensor([-1.0, -2.0, -3.0, -4.0]), "log_probs_old": torch.tensor([-1.1, -1.9, -3.0, -4.2]), "rewards": torch.tensor([2, 2, 2, 1]), "group_ids": torch.tensor([8, 8, 8, 8])}
+before = {name: x.clone() for name, x in batch.items()}
+_, got = loss_and_advantages(compute_grpo_loss(**batch), 4)
+for name, x in batch.items():
+    assert torch.equal(x, before[name]), f"{name} was {before[name].tolist()} and is {x.tolist()} after the call. Somebody else may still need it: work on a new tensor."
+assert got.is_floating_point(), f"advantages are floats, not {got.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
+assert close(got, torch.tensor([0.5774, 0.5774, 0.5774, -1.7321]), 1e-3), f"for rewards 2, 2, 2, 1 (int64) the advantages are .577 three times and -1.732, not {describe(got)}"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 3)
+for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
+    k = int(torch.randint(2, 6, (1,), generator=draw))  # rewards c and c+2, k of each: the advantages are -1 and 1
+    ids = torch.cat([torch.arange(k), torch.arange(k)])
+    c = torch.randint(0, 50, (k,), generator=draw)
+    order = torch.randperm(2 * k, generator=draw)
+    ids, rewards = ids[order], torch.cat([c, c + 2])[order].to(kind)
+    log_probs = -torch.rand(2 * k, generator=draw)
+    given = [log_probs.clone(), log_probs - 0.1, rewards.clone(), ids.clone()]
+    kept = [x.clone() for x in given]
+    _, mine = loss_and_advantages(compute_grpo_loss(*given), 2 * k)
+    assert mine.is_floating_point() and close(mine, torch.where(order < k, -1.0, 1.0), 1e-3), f"rewards of type {kind}"
+    assert all(torch.equal(a, b) for a, b in zip(given, kept)), "something that came in was changed"
+### END HIDDEN TESTS
+
+# %% check ratio_positivity points=3
+# The ratio is positive and equals exp(new - old), as the gradient of your own loss shows it.
+old = torch.tensor([-110.0, -64.0, -3.0, -400.0])
+new = (old + torch.tensor([1.1, 0.9, 0.5, 1.7]).log()).requires_grad_()
+expected = torch.tensor([math.exp(a - b) for a, b in zip(new.tolist(), old.tolist())])
+advantages = torch.tensor([1.0, -1.0, 1.0, -1.0])  # what the rewards below come to; nothing here is in a flat region
+loss, _ = loss_and_advantages(compute_grpo_loss(new, old.clone(), torch.tensor([1.0, 0.0, 5.0, 2.0]), torch.tensor([0, 0, 1, 1])), 4)
+got = gradient(loss, new) * -4 / advantages  # undo sign, mean and advantage: what is left is the ratio your loss has used
+for i in range(4):
+    assert got[i] > 0, f"answer {i}: your gradient corresponds to a ratio of {got[i]:.4f}. A ratio of two probabilities is positive: no sign, no zero, no NaN. Which line could give this?"
+    assert close(got[i], expected[i], 1e-3 * expected[i]), f"answer {i} is {expected[i]:.4f} times as likely as when it was sampled; your gradient corresponds to {got[i]:.4f}. How does a ratio come out of two logarithms, and how is it averaged?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 4)
+for trial in range(10):
+    k = 12  # pairs of answers with rewards c and c + d: advantages -1 and 1
+    c, d = 3 * torch.rand(k, generator=draw), 0.6 + torch.rand(k, generator=draw)
+    ids, rewards, sign = torch.arange(k).repeat(2), torch.cat([c, c + d]), torch.cat([-torch.ones(k), torch.ones(k)])
+    u = torch.rand(2 * k, generator=draw)
+    log_ratio = sign * (0.15 - 3 * u)  # ratios from 1/17 to 17, never in a flat region
+    old = -torch.rand(2 * k, generator=draw) * (400 if trial % 2 else 5)
+    order = torch.randperm(2 * k, generator=draw)
+    ids, rewards, sign, old = ids[order], rewards[order], sign[order], old[order]
+    new = (old + log_ratio[order]).requires_grad_()
+    loss, _ = loss_and_advantages(compute_grpo_loss(new, old.clone(), rewards.clone(), ids.clone()), 2 * k)
+    ratio = gradient(loss, new) * -2 * k / sign
+    right = torch.tensor([math.exp(a - b) for a, b in zip(new.tolist(), old.tolist())])
+    assert bool((ratio > 0).all()), "a ratio is not positive"
+    assert close(ratio / right, torch.ones(2 * k), 1e-3), "a ratio is not exp(new - old)"
+### END HIDDEN TESTS
+
+# %% check gradient_flow points=3
+# The gradient reaches the new log-probs with the right value in all four clip regions.
+batch = separating_batch()
+ratios, A = (0.5, 1.5, 1.5, 1.5, 1.1, 0.5, 0.9, 1.05), (1, -1, -1, 1, 1, -1, -1, 0)
+new = batch.pop("log_probs_new").requires_grad_()  # old log-probs and rewards come without gradient
+expected = torch.tensor([-0.0106, 0.1839, 0.0951, 0.0, -0.2092, 0.0, 0.0441, 0.0])
+loss, _ = loss_and_advantages(compute_grpo_loss(new, **batch), 8)
+got = gradient(loss, new)
+for i in range(8):
+    sign = ("A = 0", "A > 0", "A < 0")[A[i]]
+    assert close(got[i], expected[i], 2e-4), f"answer {i} ({sign}, ratio {ratios[i]}): the gradient is {got[i]:.4f}, not {expected[i]:.4f}. Look this region up in the table under the picture: is it flat or alive, and which way should the answer be pushed?"
+### BEGIN HIDDEN TESTS
+from statistics import fmean, pstdev
+
+draw = torch.Generator().manual_seed(SEED + 5)
+seen = set()
+for trial in range(8):
+    n = 30
+    ids = torch.randint(-3, 3, (n,), generator=draw)
+    rewards = torch.randint(0, 3, (n,), generator=draw) / 2
+    ratio = torch.tensor([0.4, 0.7, 0.85, 0.95, 1.1, 1.17, 1.3, 1.9], dtype=torch.float64)[torch.randint(0, 8, (n,), generator=draw)]
+    ratio = ratio * (1 + 0.02 * torch.rand(n, generator=draw, dtype=torch.float64))
+    old = -5 * torch.rand(n, generator=draw)
+    new = (old + ratio.log()).float().requires_grad_()
+    groups = {g: [r for r, i in zip(rewards.tolist(), ids.tolist()) if i == g] for g in ids.tolist()}
+    right = []
+    for a, b, r, g in zip(new.tolist(), old.tolist(), rewards.tolist(), ids.tolist()):
+        A, q = (r - fmean(groups[g])) / max(pstdev(groups[g]), 1e-6), math.exp(a - b)
+        flat = (A > 0 and q > 1.2) or (A < 0 and q < 0.8)
+        seen.add((A > 0, A < 0, q > 1.2, q < 0.8))
+        right.append(0.0 if flat else -A * q / n)
+    leaf = new.detach().clone().requires_grad_()
+    loss, _ = loss_and_advantages(compute_grpo_loss(leaf * 1.0 if trial % 2 else leaf, old.clone(), rewards.clone(), ids.clone()), n)
+    assert close(gradient(loss, leaf), torch.tensor(right), 1e-4), "a gradient of a random batch is off"
+assert len({s for s in seen if (s[0] or s[1]) and (s[2] or s[3])}) == 4, "the draws have to visit all four regions"
+### END HIDDEN TESTS
+
+# %% check value_of_the_loss points=2
+# The loss is minus the mean of the pessimistic surrogate.
+loss, _ = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
+got = loss.item()
+assert abs(got - 0.015724) < 1e-4, f"on the separating batch the loss is 0.015724, not {got:.6f}. Which surrogate counts for each answer, and how do the eight become one number?"
+### BEGIN HIDDEN TESTS
+from statistics import fmean, pstdev
+
+draw = torch.Generator().manual_seed(SEED + 6)
+for _ in range(10):
+    n = int(torch.randint(10, 40, (1,), generator=draw))
+    ids = torch.randint(-3, 3, (n,), generator=draw)
+    rewards = torch.randint(0, 4, (n,), generator=draw) / 2
+    old = -5 * torch.rand(n, generator=draw)
+    new = old + 0.6 * torch.randn(n, generator=draw)
+    groups = {g: [r for r, i in zip(rewards.tolist(), ids.tolist()) if i == g] for g in ids.tolist()}
+    total = 0.0
+    for a, b, r, g in zip(new.tolist(), old.tolist(), rewards.tolist(), ids.tolist()):
+        A, q = (r - fmean(groups[g])) / max(pstdev(groups[g]), 1e-6), math.exp(a - b)
+        q = min(q, 1.2) if A > 0 else max(q, 0.8)
+        total += A * q
+    loss, _ = loss_and_advantages(compute_grpo_loss(new.clone(), old.clone(), rewards.clone(), ids.clone()), n)
+    assert close(loss, -total / n, 3e-4), "the loss of a random batch is off"
+### END HIDDEN TESTS
+
+# %% check clip_range_is_obeyed points=1
+# The band is as wide as the caller asks.
+expected = torch.tensor([0.0924, -0.0642])
+narrow, _ = loss_and_advantages(compute_grpo_loss(**separating_batch(), clip_range=0.02), 8)
+wide, _ = loss_and_advantages(compute_grpo_loss(**separating_batch(), clip_range=0.45), 8)
+got = torch.stack([narrow.detach(), wide.detach()])
+assert close(got, expected, 2e-4), f"with clip_range 0.02 and 0.45 the separating batch has the losses {describe(expected)}; what came is {describe(got)}. Who decides how wide the band is?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 7)
+for clip in (0.05, 0.1, 0.3, 0.5, 0.7):
+    up, down = (math.exp(0.8 + float(torch.rand(1, generator=draw))), math.exp(-1.5 - float(torch.rand(1, generator=draw))))
+    old = -torch.rand(4, generator=draw)
+    new = old + torch.tensor([up, down, up, down]).log()
+    loss, _ = loss_and_advantages(compute_grpo_loss(new, old, torch.tensor([3.0, 1.0, 0.5, 1.0]), torch.tensor([4, 4, 2, 2]), clip_range=clip), 4)
+    right = -((1 + clip) - (1 - clip) - up + down) / 4  # A = 1, -1, -1, 1 at the ratios up, down, up, down
+    assert close(loss, right, 5e-4), f"clip_range {clip}"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ---
+# ## STOP
+#
+# The next lines say where the answers are. If a check above is still red, the ten minutes before you look are the
+# ones in which you learn the most. Have you opened the hints? Have you worked one answer of the separating batch by hand?
+#
+# The answer key is [`solutions/02_grpo_loss.ipynb`](../solutions/02_grpo_loss.ipynb) in the course's folder (an
+# instructor may keep it back). For each of the three TODOs it says in four lines how it is done, which line is the
+# core, what it means in mathematics and what it buys in practice. Read it with profit even when all your checks are
+# green: there are several right ways.
+#
+# ---
+
+# %% [markdown]
+# ## How fast is it?
+#
+# A batch of a few hundred answers never notices a Python loop over its groups. A cluster that collects 1,000,000
+# answers to 125,000 prompts does: the loop takes minutes, a version without one about a tenth of a second.
+#
+# **Guess** your own time for 40,000 answers to 5,000 prompts. The million is only tried if that was quick.
+
+# %% show how_fast_is_it
+def seconds_for(groups, size=8):
+    draw = torch.Generator().manual_seed(1)
+    ids = torch.arange(groups).repeat(size) * 10**13
+    log_probs = -torch.rand(groups * size, generator=draw)
+    rewards = torch.randint(0, 2, (groups * size,), generator=draw).float()
+    start = time.perf_counter()
+    compute_grpo_loss(log_probs, log_probs, rewards, ids)
+    return time.perf_counter() - start
+
+
+few = seconds_for(5_000)
+print(f"   40,000 answers: {few:.3f} s")
+if few < 0.1:
+    print(f"1,000,000 answers: {seconds_for(125_000):.3f} s")
+
+# %% [markdown]
+# ## "Why is my loss 0?"
+#
+# This is the question that learners of GRPO ask most. They start their first run, print the loss, and read `0.0000`
+# or `-0.0000`. Then they look for the bug, and some add noise to the advantages until the number looks busier.
+#
+# At the first step on a batch `new` and `old` are the same policy. Every ratio is 1, nothing is clipped, every
+# surrogate is its advantage, and the advantages of a group sum to zero. So the loss **must** be 0. A loss is only
+# something to differentiate, though, and how high a hill is says nothing about how steep it is.
+#
+# ### Exercise: `first_step_gradient`
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `advantages` | `[N]` floats | one per answer, of any groups |
+#
+# Returns `[N]`: the gradient of the GRPO loss with respect to `log_probs_new`, at `log_probs_new == log_probs_old`. Work
+# it out on paper, then write the formula; you need no autograd. One worked number: among four answers, an
+# advantage of 1 gives -0.25, so the optimiser, which walks against the gradient, makes that answer likelier.
+#
+# <details><summary>A hint</summary>
+#
+# What is the derivative of $e^{x - c}$ with respect to $x$, where $x = c$? And the advantages: are they of size one
+# always, or did the worked number just choose them so?
+# </details>
+
+# %% solution first_step_gradient
+def first_step_gradient(advantages):
+    """Gradient of the loss with respect to the new log-probs, where new == old: [N] -> [N]."""
+    ### BEGIN SOLUTION
+    return -advantages / len(advantages)
+    ### END SOLUTION
+
+# %% check first_step_size_and_sign points=2
+# At the first step every answer is pushed in proportion to its advantage.
+advantages = torch.tensor([0.5774, 0.5774, -1.7321, 0.5774])
+expected = torch.tensor([-0.14434, -0.14434, 0.43301, -0.14434])
+got = tensor_of_shape(first_step_gradient(advantages.clone()), (4,), "the gradient has one entry per answer")
+assert close(got, expected, 2e-4), f"for the advantages {advantages.tolist()} the gradient is {[round(g, 4) for g in expected.tolist()]}, not {describe(got)}. Differentiate one term of the mean: what is left of the ratio, and of the minus?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 8)
+for _ in range(10):
+    n = int(torch.randint(2, 30, (1,), generator=draw))
+    A = torch.randn(n, generator=draw)
+    x = torch.zeros(n, dtype=torch.float64, requires_grad=True)  # the same by autograd, in float64
+    (-(x - x.detach()).exp() @ A.double() / n).backward()
+    given = A.clone()
+    assert close(tensor_of_shape(first_step_gradient(given), (n,), "the gradient"), x.grad, 1e-6), "a random batch"
+    assert torch.equal(given, A), "the advantages that came in were changed"
+### END HIDDEN TESTS
+
+# %% check first_step_shares_the_batch points=1
+# Each answer has its share of one mean: a batch twice as large pushes each half as much.
+expected = torch.tensor([-0.25, 0.5, -0.25, 0.5])
+got = tensor_of_shape(first_step_gradient(torch.tensor([1.0, -2.0, 1.0, -2.0])), (4,), "the gradient has one entry per answer")
+alone = tensor_of_shape(first_step_gradient(torch.tensor([1.0, -2.0])), (2,), "the gradient has one entry per answer")
+assert close(got, expected, 1e-5), f"for 1, -2, 1, -2 the gradient is {expected.tolist()}, not {describe(got)}"
+assert close(alone, expected[:2] * 2, 1e-5), f"for 1, -2 alone it is {(expected[:2] * 2).tolist()}, not {describe(alone)}. How many terms does the mean have now?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 9)
+for n in (1, 3, 8, 50):
+    A = torch.randn(n, generator=draw) + 0.3
+    once, thrice = first_step_gradient(A.clone()), first_step_gradient(A.repeat(3))
+    assert close(once / 3, thrice[:n], 1e-6) and close(once.abs().sum(), A.abs().double().mean(), 1e-5), f"{n} answers"
+    assert close((once * A).sum(), -(A.double() ** 2).mean(), 1e-5), f"{n} answers"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now let your own loss say the same. **Predict** the two lines before you run the cell: the loss, and whether the two
+# gradients agree. Then: on the second inner step, after one small step against the gradient, is the loss above or below 0?
+
+# %% show first_loss_is_zero
+batch = separating_batch()
+batch["log_probs_new"] = batch["log_probs_old"].clone().requires_grad_()
+loss, advantages = compute_grpo_loss(**batch)
+loss.backward()
+print(f"first loss: {loss.item():.6f}")
+print("gradient by autograd:", [round(g, 3) for g in batch["log_probs_new"].grad.tolist()])
+print("gradient by you:     ", [round(g, 3) for g in first_step_gradient(advantages).tolist()])
+batch["log_probs_new"] = (batch["log_probs_old"] - 0.3 * batch["log_probs_new"].grad).requires_grad_()
+print(f"second loss: {compute_grpo_loss(**batch)[0].item():.4f}")
+
+# %% [markdown]
+# A loss of zero with a gradient that is not: the normal beginning of every batch. One small step against the gradient
+# takes the loss below 0, to -0.0331: the surrogate has risen. It also means that the height of the
+# GRPO loss is a poor thing to watch. Watch the reward.
+#
+# And "the ratio is about 1 early in training" is not quite it: it is exactly 1 at the first inner step of *every*
+# batch, the last one of the run included. Take one inner step per batch, as many do, and the clip never acts at all.
+
+# %% [markdown]
+# ## Clipping is not a fence
+#
+# It is tempting to read the band as a promise: with $\varepsilon = 0.2$ no ratio leaves [0.8, 1.2]. But clipping
+# does not hold anything back. It stops pushing. An answer at the edge shares its parameters with all the others, and
+# they push on; the optimiser has momentum besides.
+#
+# Let us measure it: four prompts, eight answers each, a small linear policy, one batch, 20 epochs of Adam on it with
+# your loss. A second run has the band so wide that it never acts.
+#
+# **Predict** the largest ratio after 20 epochs with the band at 0.2: 1.2? 1.3? Above 1.5? And without the band?
+
+# %% show clipping_is_no_fence
+def twenty_epochs(clip_range):
+    """Extreme ratios before each of 20 epochs on one batch, and after the last."""
+    draw = torch.Generator().manual_seed(0)
+    features = torch.randn(4, 8, generator=draw)  # four prompts
+    weights = (0.3 * torch.randn(8, 12, generator=draw)).requires_grad_()  # 12 possible answers
+    optimizer = torch.optim.Adam([weights], lr=0.01)
+    with torch.no_grad():
+        log_policy = (features @ weights).log_softmax(-1)  # [4, 12]
+    answers = torch.multinomial(log_policy.exp(), 8, replacement=True, generator=draw)  # [4, 8]
+    good = (torch.rand(4, 12, generator=draw) < 0.4).float()
+    rewards, group_ids = good.gather(1, answers).flatten(), torch.arange(4).repeat_interleave(8)
+    old = log_policy.gather(1, answers).flatten()
+    highest, lowest = [], []
+    for epoch in range(21):
+        new = (features @ weights).log_softmax(-1).gather(1, answers).flatten()
+        ratio = (new.detach() - old).exp()
+        highest.append(ratio.max().item())
+        lowest.append(ratio.min().item())
+        loss, _ = compute_grpo_loss(new, old, rewards, group_ids, clip_range=clip_range)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return highest, lowest
+
+
+fig, ax = plt.subplots()
+ax.axhspan(0.8, 1.2, color=SKY, alpha=0.3, lw=0, label="the band, 0.8 to 1.2")
+for clip_range, color, name in ((0.2, BLUE, "clip range 0.2"), (1e9, ORANGE, "no clipping")):
+    highest, lowest = twenty_epochs(clip_range)
+    ax.plot(highest, color=color, label=f"{name}: largest and smallest")
+    ax.plot(lowest, color=color)
+    print(f"{name}: ratios from {lowest[-1]:.2f} to {highest[-1]:.2f} after 20 epochs; past 1.2 first after epoch {next(i for i, q in enumerate(highest) if q > 1.2)}")
+ax.set_yscale("log")
+ax.set_yticks([0.2, 0.5, 0.8, 1.2, 2, 4], ["0.2", "0.5", "0.8", "1.2", "2", "4"])
+ax.minorticks_off()
+ax.set_xticks(range(0, 21, 5))
+ax.set_xlabel("epochs on the same batch")
+ax.set_ylabel("ratio new / old (log scale)")
+ax.legend(fontsize=8, frameon=False)
+plt.show()
+
+# %% [markdown]
+# Both runs leave the band after the second epoch, in step: until then the clip has had nothing to do. After 20 epochs the
+# ratios run from 0.45 to 2.09 with the band at 0.2, and from 0.17 to 5.65 without one. So the clip is a brake and
+# not a fence: the blue lines flatten, they do not stop at the edge. What really limits the distance is the number of
+# epochs, the learning rate, and (notebook 3) a penalty on the distance itself.
+
+# %% [markdown]
+# ## Three bugs that people ship
+#
+# Each of the next three functions comes from a pattern seen in public code. Each runs without an error and returns the
+# right shape. Each is wrong. The buggy version stands first, under a name with `buggy_`, and is shown failing; find
+# the line, and write the mended function below. One changed line is enough in each case.
+#
+# ### Find the bug 1: `advantages_after_shuffle`
+#
+# A data loader shuffled the answers. Every prompt has the same number of answers, but they no longer stand side by side.
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `rewards` | `[N]` floats | one per answer, in shuffled order |
+# | `group_ids` | `[N]` integers | which prompt each belongs to; $G$ answers for every prompt |
+#
+# Returns `[N]` advantages, in the order in which the answers came.
+#
+# **Predict** before you run: prompt 0 is a dead group, all its answers earned 1. What should its advantages be?
+
+# %% given buggy_advantages_after_shuffle
+def buggy_advantages_after_shuffle(rewards, group_ids):
+    """Advantages of shuffled answers: rewards [N], group_ids [N] -> [N]. Wrong: find out where."""
+    group_size = int((group_ids == group_ids[0]).sum())
+    grouped = rewards.view(-1, group_size)  # [prompts, G]
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    advantages = centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)
+    return advantages.view(-1)
+
+# %% show bug_1_on_an_example
+group_ids = torch.tensor([0, 1, 0, 1, 1, 0, 1, 0])
+rewards = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+advantages = buggy_advantages_after_shuffle(rewards, group_ids)
+for g in (0, 1):
+    print(f"prompt {g}: rewards {rewards[group_ids == g].tolist()} -> advantages {[round(a, 3) for a in advantages[group_ids == g].tolist()]}")
+
+# %% [markdown]
+# Prompt 0 had four equal rewards and still got advantages, some of them of opposite sign. What does `view(-1, G)` take for granted?
+#
+# <details><summary>A hint</summary>
+#
+# The ids know where everybody belongs. Either go by the ids instead of by position, or bring the answers into the order
+# that `view` needs; then do not forget to bring the advantages back to where their answers stand.
+# </details>
+
+# %% solution advantages_after_shuffle
+def advantages_after_shuffle(rewards, group_ids):
+    """Advantages of shuffled answers, in the order in which they came: rewards [N], group_ids [N] -> [N]."""
+    ### BEGIN SOLUTION
+    order = group_ids.argsort()  # siblings side by side
+    group_size = int((group_ids == group_ids[0]).sum())
+    grouped = rewards[order].view(-1, group_size)  # [prompts, G]
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    advantages = torch.empty_like(rewards)
+    advantages[order] = (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
+    return advantages  # each back at its answer's place
+    ### END SOLUTION
+
+# %% check shuffled_answers_keep_their_prompt points=1
+# Shuffled or not, each answer is compared with the answers to its own prompt.
+ids = torch.tensor([3, 1, 2, 3, 1, 2, 1, 2, 3, 2, 3, 1])
+rewards = torch.tensor([2.0, 1.0, 0.0, 2.0, 1.0, 0.0, 1.0, 0.0, 2.0, 4.0, 1.0, 1.0])
+expected = torch.tensor([0.5774, 0.0, -0.5774, 0.5774, 0.0, -0.5774, 0.0, -0.5774, 0.5774, 1.7321, -1.7321, 0.0])
+got = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (12,), "one advantage per answer")
+for g in (1, 2, 3):
+    mine = sorted(got[ids == g].tolist())
+    assert close(mine, sorted(expected[ids == g].tolist()), 1e-4), f"prompt {g}: its rewards are {rewards[ids == g].tolist()}, its advantages came out as {describe(got[ids == g])}. Whom are its answers compared with?"
+### BEGIN HIDDEN TESTS
+from statistics import fmean, pstdev
+
+draw = torch.Generator().manual_seed(SEED + 10)
+for _ in range(6):
+    order = torch.randperm(32, generator=draw)
+    ids, rewards = (torch.arange(8).repeat_interleave(4) * 37 - 90)[order], (torch.randint(0, 3, (32,), generator=draw) / 2)[order]
+    mine = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (32,), "advantages")
+    for g in ids.unique():
+        r = rewards[ids == g].tolist()
+        assert close(sorted(mine[ids == g].tolist()), sorted((x - fmean(r)) / max(pstdev(r), 1e-6) for x in r), 3e-5), "a random shuffle"
+### END HIDDEN TESTS
+
+# %% check shuffled_answers_keep_their_place points=1
+# The advantages come back in the order in which the answers came.
+ids = torch.tensor([-4, 9, 0, 9, -4, 0])
+rewards = torch.tensor([1.0, 3.0, 0.0, 5.0, 0.0, 8.0])
+expected = torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0, 1.0])
+got = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (6,), "one advantage per answer")
+for i in range(6):
+    assert close(got[i], expected[i], 1e-4), f"answer {i} (prompt {ids[i]}, reward {rewards[i]}) got {got[i]:.3f}, not {expected[i]:.3f}. Is this the advantage of another answer?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 11)
+for _ in range(10):
+    order = torch.randperm(40, generator=draw)
+    c = torch.randint(0, 9, (20,), generator=draw).float()
+    ids, rewards = torch.arange(20).repeat(2)[order] - 7, torch.cat([c, c + 1])[order]
+    mine = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (40,), "advantages")
+    assert close(mine, torch.where(order < 20, -1.0, 1.0), 2e-5), "a random shuffle"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Find the bug 2: `response_ratio`
+#
+# Answers differ in length, so they are padded to one width. The mask is True on the tokens of the answer and False on the
+# padding. The log-prob of a whole answer is the sum over its tokens; the ratio compares the two sums.
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `log_probs_new` | `[N, T]` | per token, under the policy being trained |
+# | `log_probs_old` | `[N, T]` | per token, under the policy that sampled |
+# | `mask` | `[N, T]` bool | True on the tokens of the answer |
+#
+# Returns `[N]`: one positive ratio for each answer, with a gradient to `log_probs_new`. Padding may hold anything, even
+# NaN or infinity; it must touch neither the ratio nor the gradient (which is 0 there).
+#
+# **Predict**: in the example below nothing has changed, new equals old. Which ratio should each answer have?
+
+# %% given buggy_response_ratio
+def buggy_response_ratio(log_probs_new, log_probs_old, mask):
+    """Ratio of each whole answer: three tensors [N, T] -> [N]. Wrong: find out where."""
+    old = log_probs_old.masked_fill(~mask, 0.0).sum(dim=1)
+    new = log_probs_new.sum(dim=1)
+    return torch.exp(new - old)
+
+# %% show bug_2_on_an_example
+log_probs = torch.tensor([[-0.5, -1.0, -0.3, -0.2], [-0.7, -0.4, -2.0, -2.0], [-1.2, -2.0, -2.0, -2.0]])
+mask = torch.tensor([[True, True, True, True], [True, True, False, False], [True, False, False, False]])
+for length, ratio in zip(mask.sum(1).tolist(), buggy_response_ratio(log_probs, log_probs, mask).tolist()):
+    print(f"answer of {length} tokens, nothing changed: ratio {ratio:.4f}")
+
+# %% [markdown]
+# Only the answer without padding comes out as 1. Worse, a clipped loss would hide it: ratios far below the band are
+# flat for every $A < 0$, so short bad answers would silently teach nothing.
+#
+# <details><summary>A hint</summary>
+#
+# Put the two sums side by side and ask of each which tokens it counts. And mind the tool: 0 times NaN is NaN.
+# </details>
+
+# %% solution response_ratio
+def response_ratio(log_probs_new, log_probs_old, mask):
+    """Ratio of each whole answer, new / old: three tensors [N, T] -> [N]."""
+    ### BEGIN SOLUTION
+    old = log_probs_old.masked_fill(~mask, 0.0).sum(dim=1)
+    new = log_probs_new.masked_fill(~mask, 0.0).sum(dim=1)
+    return torch.exp(new - old)
+    ### END SOLUTION
+
+# %% check both_sides_count_the_same_tokens points=1
+# New and old log-probs are summed over the same tokens.
+mask = torch.tensor([[True, True, False], [True, False, False], [True, True, True]])
+old = torch.tensor([[-1.0, -2.0, -3.0], [-0.5, -3.0, -3.0], [-1.0, -1.5, -0.5]])
+new = old + torch.tensor([[0.2, -0.1, 0.7], [-0.3, 0.9, 0.4], [0.1, 0.1, -0.4]])
+expected = torch.tensor([1.1052, 0.7408, 0.8187])
+got = tensor_of_shape(response_ratio(new.clone(), old.clone(), mask.clone()), (3,), "one ratio per answer")
+for i in range(3):
+    assert close(got[i], expected[i], 1e-4), f"answer {i}, of {int(mask[i].sum())} tokens: the ratio is {got[i]:.4f}, not {expected[i]:.4f}. Which tokens does each of the two sums count?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 12)
+for _ in range(10):
+    lengths = torch.randint(1, 7, (5,), generator=draw)
+    mask = torch.arange(7) < lengths[:, None]
+    old = -3 * torch.rand(5, 7, generator=draw)
+    new = (old + 0.3 * torch.randn(5, 7, generator=draw)).requires_grad_()
+    right = torch.tensor([math.exp(sum(a - b for a, b, m in zip(*rows) if m)) for rows in zip(new.tolist(), old.tolist(), mask.tolist())])
+    mine = tensor_of_shape(response_ratio(new, old.clone(), mask.clone()), (5,), "ratio")
+    assert close(mine / right, torch.ones(5), 2e-5), "the ratio of a random batch is off"
+    assert close(gradient(mine, new), right[:, None] * mask, 1e-4), "the gradient of a random batch is off"
+### END HIDDEN TESTS
+
+# %% check padding_is_not_looked_at points=1
+# Whatever the padding holds, NaN included, touches neither ratio nor gradient.
+mask = torch.tensor([[True, True, False, False], [True, False, False, False]])
+old = torch.tensor([[-1.0, -1.0, float("nan"), -9.0], [-2.0, float("-inf"), 0.0, -1.0]])
+new = torch.tensor([[-1.2, -0.9, -7.0, float("nan")], [-1.8, -5.0, float("inf"), -3.0]], requires_grad=True)
+expected = torch.tensor([[0.9048, 0.9048, 0.0, 0.0], [1.2214, 0.0, 0.0, 0.0]])
+ratio = tensor_of_shape(response_ratio(new, old.clone(), mask.clone()), (2,), "one ratio per answer")
+got = gradient(ratio, new)  # in a row, the ratio at each of the answer's tokens, and 0 in the padding
+assert close(ratio, expected[:, 0], 1e-4), f"with garbage in the padding the ratios are .9048 and 1.2214, not {describe(ratio)}"
+assert close(got, expected, 1e-4), f"the gradient with respect to new should be {expected.tolist()} and is {describe(got)}. What does garbage times zero give?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 13)
+for junk in (float("nan"), float("inf"), 50.0, float("-inf")):
+    mask = torch.arange(6) < torch.randint(1, 6, (4,), generator=draw)[:, None]
+    clean = -torch.rand(4, 6, generator=draw)
+    move = 0.2 * torch.randn(4, 6, generator=draw)
+    new, old = (clean + move).masked_fill(~mask, junk).requires_grad_(), clean.masked_fill(~mask, junk)
+    right = (move * mask).double().sum(1).exp()
+    mine = tensor_of_shape(response_ratio(new, old, mask.clone()), (4,), "ratio")
+    assert close(mine, right, 1e-4) and close(gradient(mine, new), right[:, None] * mask, 1e-4), "padding has leaked"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Find the bug 3: `weighted_log_probs`
+#
+# Every token of an answer carries its answer's advantage.
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `advantages` | `[N]` | one per answer |
+# | `log_probs` | `[N, T]` | per token; carries the gradient |
+#
+# Returns `[N, T]`: each log-prob times the advantage of the answer that it belongs to.
+#
+# **Predict**: two answers of two tokens each, advantages 1 and -1, all log-probs -1. Write down the four products.
+
+# %% given buggy_weighted_log_probs
+def buggy_weighted_log_probs(advantages, log_probs):
+    """Advantage times log-prob, token by token: [N], [N, T] -> [N, T]. Wrong: find out where."""
+    return advantages * log_probs
+
+# %% show bug_3_on_an_example
+print(buggy_weighted_log_probs(torch.tensor([1.0, -1.0]), torch.full((2, 2), -1.0)))
+
+# %% [markdown]
+# One row is one answer, yet both answers got the same two numbers, one for each *position*. With three tokens instead of
+# two PyTorch would have raised an error. With $N = T$ it says nothing: the bug waits for the one batch of square shape.
+#
+# <details><summary>A hint</summary>
+#
+# Broadcasting lines shapes up from the right. Which shape would line up with the rows?
+# </details>
+
+# %% solution weighted_log_probs
+def weighted_log_probs(advantages, log_probs):
+    """Each token's log-prob times its answer's advantage: [N], [N, T] -> [N, T]."""
+    ### BEGIN SOLUTION
+    return advantages[:, None] * log_probs
+    ### END SOLUTION
+
+# %% check an_answer_is_a_row points=1
+# In a square batch every token carries the advantage of its own row.
+advantages, log_probs = torch.tensor([1.0, -1.0, 2.0]), torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -1.0, -1.0], [-0.5, -0.1, -0.2]])
+expected = torch.tensor([[-1.0, -2.0, -3.0], [1.0, 1.0, 1.0], [-1.0, -0.2, -0.4]])
+got = tensor_of_shape(weighted_log_probs(advantages.clone(), log_probs.clone()), (3, 3), "one product per token")
+for i in range(3):
+    assert close(got[i], expected[i], 1e-5), f"answer {i}, advantage {advantages[i]}: the row is {describe(got[i])}, not {expected[i].tolist()}. Along which axis is the advantage constant?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 14)
+for n in (2, 4, 5):
+    A, x = torch.randn(n, generator=draw), torch.randn(n, n, generator=draw)
+    right = torch.tensor([[a * v for v in row] for a, row in zip(A.tolist(), x.tolist())])
+    assert close(tensor_of_shape(weighted_log_probs(A.clone(), x.clone()), (n, n), "product"), right, 1e-6), "a random square batch"
+### END HIDDEN TESTS
+
+# %% check any_number_of_tokens points=1
+# It works for any number of tokens, and the gradient at each token is its answer's advantage.
+advantages, expected = torch.tensor([0.5, -1.5]), torch.tensor([[0.5, 0.5, 0.5, 0.5], [-1.5, -1.5, -1.5, -1.5]])
+log_probs = -torch.arange(1.0, 9.0).view(2, 4)
+log_probs.requires_grad_()
+result = weighted_log_probs(advantages.clone(), log_probs)
+got = gradient(tensor_of_shape(result, (2, 4), "one product per token"), log_probs)
+assert close(got, expected, 1e-5), f"the gradient of the sum with respect to the log-probs is each answer's advantage, not {describe(got)}"
+assert close(result, expected * log_probs, 1e-5), f"the products are {(expected * log_probs).tolist()}, not {describe(result)}"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 15)
+for n, t in ((1, 5), (3, 7), (6, 2), (4, 1)):
+    A, x = torch.randn(n, generator=draw), torch.randn(n, t, generator=draw).requires_grad_()
+    right = torch.tensor([[a] * t for a in A.tolist()])
+    mine = tensor_of_shape(weighted_log_probs(A.clone(), x), (n, t), "product")
+    assert close(mine, right * x, 1e-6) and close(gradient(mine, x), right, 1e-6), f"{n} answers of {t} tokens"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## From answers to tokens
+#
+# So far an answer was one number. A language model gives one log-prob per token, and the GRPO paper puts the
+# ratio and the clip there: one ratio per token, each with its answer's advantage.
+#
+# In memory there are $B$ prompts with $G$ answers each, padded to $T$ tokens: `[B, G, T]`. The loss does not care which
+# prompt a row belongs to (the advantages have already seen to that), so the first two axes are flattened into
+# $N = B \times G$ rows. Row $b \cdot G + g$ is answer $g$ to prompt $b$.
+
+# %% show layout_picture
+B, G, T = 2, 3, 6
+lengths = [[4, 2, 6], [3, 5, 1]]
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+for b in range(B):
+    for g in range(G):
+        for t in range(T):
+            real = t < lengths[b][g]
+            style = {"facecolor": (BLUE, ORANGE)[b] if real else "white", "alpha": 0.45 + 0.2 * g if real else 1, "edgecolor": "gray"}
+            left.add_patch(plt.Rectangle((t + 1.6 * b, -g - 4.2 * b), 0.92, 0.85, **style))
+            right.add_patch(plt.Rectangle((t, -(b * G + g)), 0.92, 0.85, **style))
+        left.text(1.6 * b - 0.2, 0.3 - g - 4.2 * b, f"b={b}, g={g}", ha="right", fontsize=8)
+        right.text(-0.2, 0.3 - (b * G + g), f"row {b * G + g}, id {b}", ha="right", fontsize=8)
+left.set(xlim=(-2, 8), ylim=(-7, 1.3), title=f"[B, G, T] = [{B}, {G}, {T}]")
+right.set(xlim=(-2.5, 7), ylim=(-7, 1.3), title=f"flattened: [B x G, T] = [{B * G}, {T}]")
+for ax in (left, right):
+    ax.axis("off")
+right.annotate("T tokens", (5.9, -5.7), (2.9, -5.7), arrowprops={"arrowstyle": "->"}, va="center", fontsize=8)
+plt.show()
+x = torch.arange(B * G * T).view(B, G, T)
+print("x[1, 0] is row 3 of the flattened tensor:", torch.equal(x[1, 0], x.view(B * G, T)[3]))
+print("group ids of the rows:", torch.arange(B).repeat_interleave(G).tolist())
+
+# %% [markdown]
+# Blue rows are answers to prompt 0, orange ones to prompt 1; white cells are padding, where the mask is False. (And
+# now you know how bug 1 came about: `view` is right here, and only here, before anybody shuffles.)
+#
+# ## Three ways to average tokens
+#
+# One loss per token, one number wanted. How much should a token count? There are three answers in use, and papers
+# have been written about the difference. With $N$ answers of lengths $\ell_i$, padded to width $T$:
+#
+# | `aggregate` | in words | weight of a token of answer $i$ | who |
+# |---|---|---|---|
+# | `"sequence"` | mean over the tokens of each answer, then over answers | $1 / (N \ell_i)$ | the GRPO paper; our default |
+# | `"token"` | mean over all tokens of the batch | $1 / \sum_j \ell_j$ | DAPO; TRL's default today |
+# | `"constant"` | sum over all tokens, divided by a constant | $1 / (N T)$ | Dr. GRPO |
+#
+# Take two answers, of 2 and of 8 tokens, in a batch of width 8. **Predict**: under "sequence", how many times
+# heavier is a token of the short answer? And which of the two has the louder voice as a whole under "token"?
+
+# %% show length_bias
+def draw_weights(short=2, long=8, width=8):
+    """What a token, and what an answer as a whole, weighs under the three aggregations."""
+    width, lengths = max(width, short, long), np.array([short, long])
+    weights = {"sequence": 1 / (2 * lengths), "token": np.full(2, 1 / lengths.sum()), "constant": np.full(2, 1 / (2 * width))}
+    fig, axes = plt.subplots(1, 2, figsize=(9, 3.2))
+    for k, (name, w) in enumerate(weights.items()):
+        for ax, height in ((axes[0], w), (axes[1], w * lengths)):
+            bars = ax.bar([k - 0.2, k + 0.2], height, 0.38, color=[SKY, BLUE], label=[f"{short} tokens", f"{long} tokens"] if k == 0 else None)
+            ax.bar_label(bars, [f"{h:.4g}" for h in height], fontsize=8)
+    for ax, title in zip(axes, ("one token", "the whole answer")):
+        ax.set_xticks(range(3), list(weights))
+        ax.set_title(f"weight of {title}", fontsize=10)
+        ax.set_xlabel("aggregation")
+        ax.set_ylabel("weight in the loss (no unit)")
+        ax.margins(y=0.15)
+    axes[0].legend(fontsize=8, frameon=False)
+    plt.show()
+
+
+draw_weights()
+
+# %% show length_bias_sliders
+try:
+    from ipywidgets import IntSlider, interact
+
+    interact(draw_weights, short=IntSlider(2, 1, 32), long=IntSlider(8, 1, 64), width=IntSlider(8, 1, 64))
+except ImportError:
+    print("No ipywidgets here, so no sliders. Change the numbers by hand; these are lengths 2 and 32:")
+    draw_weights(2, 32, 32)
+
+# %% [markdown]
+# Look at the left picture: .25 against .0625 under "sequence", .1 against .1 under "token", .0625 against .0625 under
+# "constant". This is the *length bias*. Under "sequence" every answer has one voice, so a token of a short answer
+# is four times as heavy. A wrong answer can thin out its punishment by rambling, and a right one is praised most, token
+# for token, if it is curt. Under "token" and "constant" all tokens weigh the same, and a long answer has the louder
+# voice (.8 against .2 in the right picture). They differ in the divisor: "token" depends on who else is in the batch,
+# "constant" does not.
+#
+# None is wrong. All three are in use, and mixing them up is a common reason why two implementations disagree.
+#
+# One more thing follows. The first loss is 0 under "sequence" only, because there each advantage counts once.
+# With $A = +1$ for 2 tokens and $A = -1$ for 8, "token" gives $-(2 \cdot 1 - 8 \cdot 1)/10 = 0.6$ at the first step.
+# Still no bug.
+#
+# ### Exercise: `grpo_token_loss`
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `log_probs_new` | `[N, T]` | per token, under the policy being trained; carries the gradient |
+# | `log_probs_old` | `[N, T]` | per token, under the policy that sampled; no gradient |
+# | `advantages` | `[N]` | one per answer, as computed before; no gradient |
+# | `mask` | `[N, T]` bool | True on the tokens of the answer |
+# | `clip_range` | float | $\varepsilon$ of the band |
+# | `aggregate` | str | `"sequence"`, `"token"` or `"constant"` |
+#
+# Returns a scalar to minimise: minus the pessimistic surrogate of each token, aggregated over the tokens of the mask. One
+# worked number: lengths 2 and 8, $A = 1$ and $-1$, new equal to old, `"token"`: the loss is 0.6.
+#
+# - One ratio per token. It is not the ratio of the answer, which is the product: three tokens with 1.1, 0.9 and 1.5
+#   are three ratios, not 1.485.
+# - Padding may hold anything, even NaN or infinity; it touches neither the value nor the gradient. (A ratio that is
+#   masked after `exp` has already met the infinity.)
+# - An answer without tokens contributes 0 and counts in $N$. At least one answer of a batch has tokens.
+# - $T$ in "constant" is `mask.shape[1]`, the width of the batch, even where no answer is that long.
+#
+# <details><summary>A hint</summary>
+#
+# Four steps, each a line or two: log-ratio with 0 in the padding (`torch.where` or `masked_fill`); ratio and surrogate as
+# in `compute_grpo_loss`, the advantage as a column (bug 3); the loss per token with 0 in the padding; the three divisors.
+# For an answer without tokens the sum is 0 already: what must its divisor not be?
+# </details>
+
+# %% solution grpo_token_loss
+def grpo_token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The GRPO loss over tokens: [N, T], [N, T], [N], mask [N, T] -> scalar."""
+    ### BEGIN SOLUTION
+    log_ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0)  # before exp: inf never gets in
+    ratio = log_ratio.exp()  # [N, T]
+    A = advantages[:, None]
+    surrogate = torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    per_token = (-surrogate).masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        return (per_token.sum(dim=1) / mask.sum(dim=1).clamp_min(1)).mean()
+    if aggregate == "token":
+        return per_token.sum() / mask.sum()
+    if aggregate == "constant":
+        return per_token.sum() / mask.numel()
+    raise ValueError(f"aggregate is 'sequence', 'token' or 'constant', not {aggregate!r}")
+    ### END SOLUTION
+
+# %% given ragged_batch
+def ragged_batch():
+    """Two answers of 2 and 8 tokens in a batch of width 9, new equal to old, A = 1 and -1: arguments of grpo_token_loss."""
+    log_probs = -torch.arange(1.0, 19.0).view(2, 9) / 10
+    return {"log_probs_new": log_probs, "log_probs_old": log_probs.clone(), "advantages": torch.tensor([1.0, -1.0]), "mask": torch.arange(9) < torch.tensor([[2], [8]])}
+
+# %% check token_surrogates points=1
+# The loss per token is minus the pessimistic surrogate of one ratio per token, in the band that was asked for.
+ratio = torch.tensor([[1.1, 0.9, 1.5], [1.1, 0.6, 1.7]])
+old = torch.tensor([[-1.0, -0.4, -2.0], [-0.3, -1.7, -0.8]])
+loss = grpo_token_loss(old + ratio.log(), old.clone(), torch.tensor([1.0, -2.0]), torch.ones(2, 3, dtype=torch.bool), clip_range=0.3)
+got = tensor_of_shape(loss, (), "the loss is one number").item()
+assert abs(got - 0.616667) < 1e-5, f"clip_range 0.3, A = 1 at the ratios 1.1, .9, 1.5 and A = -2 at 1.1, .6, 1.7: the surrogates are 1.1, .9, 1.3 and -2.2, -1.4, -3.4, their mean is -.6167, so the loss is .6167. What came is {got:.4f}."
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 16)
+for trial in range(12):
+    n, t = 5, 5 if trial % 2 else 7
+    clip = (0.2, 0.1, 0.35)[trial % 3]
+    mask = torch.arange(t) < torch.randint(1, t + 1, (n, 1), generator=draw)
+    A, old = torch.randn(n, generator=draw), -3 * torch.rand(n, t, generator=draw)
+    new = old + 0.4 * torch.randn(n, t, generator=draw)
+    total = 0.0
+    for a, news, olds, real in zip(A.tolist(), new.tolist(), old.tolist(), mask.tolist()):
+        terms = [a * (min(math.exp(x - y), 1 + clip) if a > 0 else max(math.exp(x - y), 1 - clip)) for x, y, m in zip(news, olds, real) if m]
+        total -= sum(terms) / len(terms) / n
+    loss = grpo_token_loss(new.clone(), old.clone(), A.clone(), mask.clone(), clip_range=clip)
+    assert close(tensor_of_shape(loss, (), "loss"), total, 1e-5), "the loss of a random batch is off"
+### END HIDDEN TESTS
+
+# %% check token_gradient points=2
+# The gradient of each token is right in all four clip regions.
+ratio = torch.tensor([[0.5, 0.9, 1.5], [0.5, 1.1, 1.5], [1.7, 0.7, 1.1]])
+old = torch.tensor([[-1.0, -0.4, -2.0], [-0.3, -120.0, -0.8], [-0.6, -0.2, -1.4]])  # one very unlikely token
+new = (old + ratio.log()).requires_grad_()
+expected = torch.tensor([[-0.5, -0.9, 0.0], [0.0, 1.1, 1.5], [0.0, -1.4, -2.2]]) / 9
+loss = grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0, 2.0]), torch.ones(3, 3, dtype=torch.bool))
+got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)
+for i, a in enumerate((1, -1, 2)):
+    for t in range(3):
+        assert close(got[i, t], expected[i, t], 1e-4), f"answer {i} (A = {a}), token {t} (ratio {ratio[i, t]:.1f}): the gradient is {got[i, t]:.4f}, not {expected[i, t]:.4f}. Is this region flat or alive, and is this the advantage of its own row?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 17)
+for trial in range(12):
+    n, t = 6, 6 if trial % 2 else 4
+    mask = torch.arange(t) < torch.randint(1, t + 1, (n, 1), generator=draw)
+    A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw) * (120 if trial % 3 == 0 else 3)
+    u = torch.tensor([0.4, 0.7, 0.85, 0.95, 1.1, 1.17, 1.3, 1.9])[torch.randint(0, 8, (n, t), generator=draw)]
+    new = (old + (u * (1 + 0.02 * torch.rand(n, t, generator=draw))).log()).requires_grad_()
+    right = torch.zeros(n, t)
+    for i in range(n):
+        for j in range(t):
+            q, a = math.exp(new[i, j].item() - old[i, j].item()), A[i].item()
+            alive = mask[i, j] and not (a > 0 and q > 1.2) and not (a < 0 and q < 0.8)
+            right[i, j] = -a * q / (n * int(mask[i].sum())) if alive else 0.0
+    loss = grpo_token_loss(new, old.clone(), A.clone(), mask.clone())
+    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-5), "a gradient of a random batch is off"
+### END HIDDEN TESTS
+
+# %% check sequence_weights points=1
+# Under "sequence" every answer has the same voice.
+batch = ragged_batch()
+new = batch["log_probs_new"].requires_grad_()
+expected = torch.tensor([0.25, 0.0625])
+loss = grpo_token_loss(**batch, aggregate="sequence")
+got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor([-1.0, 1.0])  # weight of the first token of each
+assert close(got, expected, 1e-5), f"answers of 2 and 8 tokens: their tokens weigh .25 and .0625 under 'sequence', not {describe(got)}. In which order are the two means taken, and over what?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 18)
+for _ in range(8):
+    n, t = int(torch.randint(2, 7, (1,), generator=draw)), 9
+    lengths = torch.randint(1, t, (n,), generator=draw)
+    A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
+    new = old.clone().requires_grad_()
+    loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="sequence")
+    right = torch.tensor([[-a / (n * k) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())])
+    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(loss, -A.double().mean(), 1e-5), "random lengths"
+### END HIDDEN TESTS
+
+# %% check token_weights points=1
+# Under "token" every token of the batch has the same voice.
+batch = ragged_batch()
+new = batch["log_probs_new"].requires_grad_()
+expected = torch.tensor([0.1, 0.1])
+loss = grpo_token_loss(**batch, aggregate="token")
+got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor([-1.0, 1.0])  # weight of the first token of each
+assert close(got, expected, 1e-5), f"answers of 2 and 8 tokens: every token weighs .1 under 'token', not {describe(got)}. How many tokens are there in all?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 19)
+for _ in range(8):
+    n, t = int(torch.randint(2, 7, (1,), generator=draw)), 9
+    lengths = torch.randint(1, t, (n,), generator=draw)
+    lengths[0] = 8 if lengths[1] < 5 else 2  # lengths that differ
+    A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
+    new = old.clone().requires_grad_()
+    loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="token")
+    all_tokens = sum(lengths.tolist())
+    right = torch.tensor([[-a / all_tokens if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())])
+    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(loss, right.double().sum(), 1e-5), "random lengths"
+### END HIDDEN TESTS
+
+# %% check constant_weights points=1
+# Under "constant" the divisor depends on the shape of the batch alone.
+batch = ragged_batch()
+new = batch["log_probs_new"].requires_grad_()
+expected = torch.tensor([0.05556, 0.05556])  # two answers, width 9
+loss = grpo_token_loss(**batch, aggregate="constant")
+got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor([-1.0, 1.0])  # weight of the first token of each
+assert close(got, expected, 1e-5), f"two answers in a batch of width 9: every token weighs 1/18 = .0556 under 'constant', not {describe(got)}. Does the divisor depend on the lengths?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 20)
+for _ in range(8):
+    n, t = int(torch.randint(2, 7, (1,), generator=draw)), int(torch.randint(5, 12, (1,), generator=draw))
+    lengths = torch.randint(1, t - 1, (n,), generator=draw)
+    A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
+    new = old.clone().requires_grad_()
+    loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="constant")
+    right = torch.tensor([[-a / (n * t) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())])
+    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(loss, right.double().sum(), 1e-5), "random lengths"
+### END HIDDEN TESTS
+
+# %% check garbage_in_the_padding points=1
+# Whatever the padding holds, NaN and infinity included, touches neither loss nor gradient.
+mask = torch.tensor([[True, True, False, False], [True, True, True, False]])
+old = torch.tensor([[-1.0, -1.0, float("nan"), -9.0], [-2.0, -0.5, -1.0, float("-inf")]])
+new = (old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 0.95, 1.0]]).log()).masked_fill(~mask, float("inf")).requires_grad_()
+expected = torch.tensor([[-0.275, -0.225, 0.0, 0.0], [0.18333, 0.15, 0.15833, 0.0]])
+loss = tensor_of_shape(grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0]), mask.clone()), (), "the loss is one number")
+got = gradient(loss, new)
+assert abs(loss.item() - -0.00833) < 1e-4, f"with garbage in the padding the loss is -.0083, not {loss.item():.4f}. What does garbage times zero give?"
+assert close(got, expected, 1e-4), f"with garbage in the padding the gradient is {expected.tolist()}, not {describe(got)}. The backward pass multiplies too: where did the garbage get in?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 21)
+for junk in (float("nan"), float("inf"), float("-inf"), 60.0, -1e4):
+    for how in ("sequence", "token", "constant"):
+        mask = torch.arange(6) < torch.randint(1, 6, (4, 1), generator=draw)
+        A, old = torch.randn(4, generator=draw), -torch.rand(4, 6, generator=draw)
+        clean = (old + 0.1 * torch.randn(4, 6, generator=draw).clamp(-1.5, 1.5)).requires_grad_()  # ratios stay in the band
+        weight = {"sequence": 1 / (4.0 * mask.sum(1, keepdim=True)), "token": 1 / mask.sum(), "constant": torch.tensor(1 / 24)}[how] * mask
+        value = -(weight.double() * A.double()[:, None] * (clean - old).double().exp()).sum()
+        value.backward()
+        new = clean.detach().masked_fill(~mask, junk).requires_grad_()
+        spoilt = old.masked_fill(~mask, 0.0 if junk == 60.0 else junk)
+        loss = tensor_of_shape(grpo_token_loss(new, spoilt, A.clone(), mask.clone(), aggregate=how), (), "loss")
+        assert close(loss, value, 1e-5) and close(gradient(loss, new), clean.grad, 1e-5), "padding has leaked"
+### END HIDDEN TESTS
+
+# %% check answer_without_tokens points=1
+# An answer without tokens contributes 0 and still counts as an answer.
+mask = torch.tensor([[True, True], [False, False], [True, False], [False, False]])
+log_probs = torch.tensor([[-1.0, -2.0], [-3.0, -4.0], [-1.0, -1.0], [-0.5, -0.5]])
+new = log_probs.clone().requires_grad_()
+expected = torch.tensor([[-0.125, -0.125], [0.0, 0.0], [0.5, 0.0], [0.0, 0.0]])
+loss = tensor_of_shape(grpo_token_loss(new, log_probs, torch.tensor([1.0, 3.0, -2.0, 1.0]), mask), (), "the loss is one number")
+got = gradient(loss, new)
+assert abs(loss.item() - 0.25) < 1e-5, f"four answers, two of them empty, A = 1 and -2 for the others: the loss is (-1 + 0 + 2 + 0) / 4 = .25, not {loss.item():.4f}. How many answers share the mean, and what is 0/0?"
+assert close(got, expected, 1e-5), f"the gradient is {expected.tolist()}, not {describe(got)}. Which answers have a share in the loss?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 22)
+for how in ("sequence", "token", "constant") * 2:
+    lengths = torch.tensor([0, 3, 0, 5, 1])[torch.randperm(5, generator=draw)]
+    A, old = torch.randn(5, generator=draw), -torch.rand(5, 6, generator=draw)
+    new = old.clone().requires_grad_()
+    loss = tensor_of_shape(grpo_token_loss(new, old, A.clone(), torch.arange(6) < lengths[:, None], aggregate=how), (), "loss")
+    right = torch.tensor([[-a / {"sequence": 5 * k, "token": 9, "constant": 30}[how] if j < k else 0.0 for j in range(6)] for a, k in zip(A.tolist(), lengths.tolist())])
+    assert close(gradient(loss, new), right, 1e-6) and close(loss, right.double().sum(), 1e-5), f"{how}"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your own function can now say what a token weighs: at the first step the gradient of a token is minus the weight times
+# its advantage. **Predict** the three first losses for lengths 2 and 8, $A = 1$ and $-1$, width 8. Which of them is 0?
+
+# %% show first_loss_of_each_aggregation
+mask = torch.arange(8) < torch.tensor([[2], [8]])
+for aggregate in ("sequence", "token", "constant"):
+    new = torch.full((2, 8), -1.0, requires_grad=True)
+    loss = grpo_token_loss(new, torch.full((2, 8), -1.0), torch.tensor([1.0, -1.0]), mask, aggregate=aggregate)
+    loss.backward()
+    short, long = new.grad[:, 0].abs().tolist()
+    print(f"{aggregate:9}: first loss {loss.item():.3f}; a token of the short answer weighs {short:.4f}, of the long one {long:.4f}")
+
+# %% [markdown]
+# ## One ratio per token, or one per answer?
+#
+# The reward judges the whole answer, yet the loss clips token by token. GSPO (*Group Sequence Policy Optimization*, the
+# Qwen team, 2025) finds that inconsistent and goes back to one ratio per answer. The plain product of a thousand token
+# ratios would be useless: small random changes pile up in it. So GSPO takes the geometric mean of the token ratios,
+#
+# $$s_i = \Bigl(\frac{\pi_{\text{new}}(y_i)}{\pi_{\text{old}}(y_i)}\Bigr)^{1/\ell_i}
+# = \exp\Bigl(\frac{1}{\ell_i}\sum_t \bigl(\log\pi_{\text{new}} - \log\pi_{\text{old}}\bigr)\Bigr),$$
+#
+# and clips that. Because a mean over many tokens hardly moves, its band is far narrower (the paper uses 3e-4 and
+# 4e-4 where GRPO uses 0.2), and an answer is kept or clipped as a whole. It helps most with mixture-of-experts models,
+# where a few tokens change experts from one update to the next and their single ratios jump.
+#
+# **Guess**: 1,000 tokens, each log-ratio noise of std 0.05. How far from 1 is a typical token ratio, the product, and $s$?
+
+# %% show token_or_sequence_ratio
+log_ratios = 0.05 * torch.randn(2000, 1000, generator=torch.Generator().manual_seed(0))  # 2,000 answers of 1,000 tokens
+for name, x in (("token ratio", log_ratios), ("product", log_ratios.sum(1)), ("GSPO's s", log_ratios.mean(1))):
+    print(f"{name:12}: two thirds of all between {math.exp(-x.std().item()):.4f} and {math.exp(x.std().item()):.4f}")
+
+# %% [markdown]
+# A single token stays within 5 % of 1. The product of a thousand of them runs from 0.21 to 4.75, from noise alone, so that
+# hardly any answer would be within a band of 0.2. The geometric mean stays within 0.2 %. That is why the width of the
+# band belongs to the kind of ratio: 0.2 around $s$ would never act here, 3e-4 around a token ratio almost always.
+
+# %% [markdown]
+# ### In your own words (2 points, read by a person)
+#
+# Answer in the next cell, in some six to ten sentences. (1) What is the same in PPO's and in GRPO's surrogate?
+# (2) What is not? Think of where the advantage comes from, and how finely it is resolved in time. (3) What would change if
+# the advantages were normalised over the whole batch instead of within each group? Give an example with numbers.
+
+# %% answer ppo_and_grpo [markdown] points=2
+# **Model answer.** The surrogate itself is the same, symbol for symbol: an importance ratio exp(new - old) against the
+# policy that sampled, multiplied by an advantage, and the minimum of the unclipped and the clipped product. So are the
+# flat regions (A > 0 above the band, A < 0 below it), the reuse of a batch for several steps, and the fact that clipping
+# is not a hard bound.
+#
+# The advantage is not the same. In PPO it comes from a learned critic by GAE and differs from token to token, so it
+# can say which step was good; it costs a second model, its training and its errors. In GRPO it comes from the rewards of
+# the other answers to the same prompt, divided by their std; it is one number for all tokens of an answer, costs no model
+# but several answers per prompt, and is zero when all of them earn the same. (PPO for language models also tends to put
+# the KL into the reward, GRPO into the loss.)
+#
+# With whole-batch normalisation an answer would be compared with answers to other prompts. The advantages of a
+# prompt no longer sum to zero: with rewards 1, 1, 1, 0 on an easy and 1, 0, 0, 0 on a hard prompt all right answers get +1
+# and all wrong ones -1, so the easy prompt is praised as a whole (+2) and the hard one blamed (-2), and the rare success
+# on the hard prompt (1.732 in its own group) counts no more than a routine one. Part of the signal is then about the
+# difficulty of the prompt, which the policy cannot change. Even a group with equal rewards would get a push.
+#
+# **Rubric.** 1 point: what is the same (ratio and clipped minimum) and what is not (source of the advantage, critic against
+# group; per token against per answer). 1 point: whole-batch normalisation mixes the difficulty of the prompt into the
+# advantage, with an example or the statement that the advantages of a prompt no longer sum to zero. Half points for one
+# half of either.
+
+# %% [markdown]
+# ## What you have now
+#
+# - `compute_grpo_loss`: group-relative advantages, the ratio and the pessimistic surrogate, for whole answers.
+# - `grpo_token_loss`: the same per token, with the three averages in use and padding that cannot leak.
+# - The calm to see a loss of 0.0000, and an eye for three bugs that raise no error.
+#
+# What is still missing is a leash. Nothing here keeps the policy near the model it started from; the ratio only looks back
+# to the last batch, and you have seen how little the clip holds. **Notebook 3** adds the KL to a reference model, in three
+# estimators of which one has a gradient that is pure noise.

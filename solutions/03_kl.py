@@ -1,0 +1,1340 @@
+# %% [markdown]
+# # 3. The k3 KL estimator
+#
+# A policy that is paid for reward will do anything for it, including forgetting how to write. GRPO keeps it on a
+# leash: a penalty for every step away from a frozen copy of itself, the **reference**. The leash is one short
+# formula, $e^d - d - 1$, and it hides more than it shows: why this formula and not the obvious one, which
+# divergence it really pulls on, what a single NaN in the padding does to it, and how tight to hold it. At the end
+# of this notebook you have written the whole objective of GRPO, and you can say what each of its terms does.
+#
+# | | |
+# |---|---|
+# | Difficulty | middling: little code, several traps |
+# | Time | 90 minutes |
+# | You should know | notebooks 1 and 2: the group's advantages, the ratio, the clip |
+# | You will write | `kl_estimates`, `masked_mean`, `grpo_objective`, `adapt_beta` |
+# | Next | notebook 4: a model learns to think, with the code you have written |
+
+# %% given setup
+import math
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+SEED = 0  # draws of the hidden tests; a class has its own
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"  # told apart by everyone
+plt.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
+
+# %% [markdown]
+# ## A leash for the policy
+#
+# Two models look at the same prompt. $\pi$ is the policy that we train. $\pi_{\text{ref}}$ is the model that it was
+# when we began; nobody trains it. How far apart are they? The usual measure is the Kullback-Leibler divergence:
+#
+# $$\operatorname{KL}(\pi \,\|\, \pi_{\text{ref}}) = \sum_x \pi(x)\, \log \frac{\pi(x)}{\pi_{\text{ref}}(x)}$$
+#
+# In words: let the policy speak, and ask of every token how much more likely the policy found it than the
+# reference did; then average. It is 0 when the two agree and positive otherwise, and it is not symmetric: to let
+# the *reference* speak and ask the same of the policy gives another number.
+#
+# All through the first half of this notebook we play with a vocabulary of five tokens. So small a world can be
+# counted out completely, and nothing has to be believed.
+
+# %% given two_policies
+POLICY = torch.tensor([0.50, 0.20, 0.15, 0.10, 0.05], dtype=torch.float64)  # pi: what we train
+REFERENCE = torch.tensor([0.20, 0.30, 0.20, 0.20, 0.10], dtype=torch.float64)  # pi_ref: frozen
+
+
+def exact_kl(p, q):
+    """KL(p || q), summed over the last dimension: every token of the vocabulary counted out."""
+    return (p * (p.log() - q.log())).sum(-1)
+
+
+# %% [markdown]
+# **A guess first.** The policy likes token 0 much more than the reference does (0.50 against 0.20), and every other
+# token a little less. Which is larger, KL(policy || reference) or KL(reference || policy)?
+
+# %% show the_two_directions
+print(f"KL(policy || reference) = {exact_kl(POLICY, REFERENCE):.4f}")
+print(f"KL(reference || policy) = {exact_kl(REFERENCE, POLICY):.4f}")
+tokens = np.arange(5)
+plt.bar(tokens - 0.2, POLICY.numpy(), 0.4, label="policy")
+plt.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, label="reference")
+plt.xlabel("token")
+plt.ylabel("probability")
+plt.title("Five tokens, two opinions")
+plt.legend(frameon=False)
+plt.show()
+
+# %% [markdown]
+# 0.2299 against 0.2039: alike here, and not the same. Keep both in mind. By the end of the next section you will
+# have caught GRPO's penalty pulling on the *other* one than most texts say.
+#
+# ## Why we estimate what we could compute
+#
+# For five tokens the sum is nothing. For a language model, the sum runs over the whole vocabulary, at every
+# position of every answer, for both models. Before you run the next cell, guess: 8 prompts with 16 answers of 1,024
+# tokens each. How much memory do the log-probs of the tokens that were *sampled* take, and how much do the full
+# tables of log-probs take?
+
+# %% show what_a_cache_costs
+prompts, answers, length, vocabulary = 8, 16, 1024, 151_936  # the vocabulary of the Qwen2.5 models
+sampled = prompts * answers * length  # one number a token
+print(f"sampled tokens only: {sampled:>14,} floats = {sampled * 4 / 2**10:,.0f} KiB in float32")
+print(f"whole vocabulary:    {sampled * vocabulary:>14,} floats = {sampled * vocabulary * 4 / 2**30:,.1f} GiB in float32")
+
+# %% [markdown]
+# Half a megabyte against 74 gigabytes. (You may meet the claim "128 M floats, 256 MB" for this very batch. Count
+# again: $8 \times 16 \times 1024$ is 131,072.) So we keep one number per sampled token and model, and estimate the KL
+# from those.
+#
+# That number is cheap to keep, and dear to make: the reference has to run over the whole batch once. But it is
+# *frozen*, so once is enough. If every batch is used for several inner epochs, compute the reference's log-probs
+# when the answers are sampled, put them beside the old log-probs, and reuse them. A small model is enough to see
+# what that saves. Guess before you run: with 4 inner epochs, which share of the time does the cache save?
+
+# %% show reference_once
+torch.manual_seed(0)
+
+
+def small_model():
+    layers = [torch.nn.Embedding(256, 128), torch.nn.Linear(128, 512), torch.nn.SiLU(), torch.nn.Linear(512, 256)]
+    return torch.nn.Sequential(*layers)
+
+
+def sampled_log_probs(model, tokens):  # [N, T] -> [N, T]
+    return torch.distributions.Categorical(logits=model(tokens)).log_prob(tokens)
+
+
+def seconds_per_batch(policy, reference, tokens, inner_epochs, cached):
+    start = time.perf_counter()
+    for epoch in range(inner_epochs):
+        if epoch == 0 or not cached:
+            with torch.no_grad():
+                ref = sampled_log_probs(reference, tokens)
+        gap = sampled_log_probs(policy, tokens) - ref  # some loss that needs both
+        policy.zero_grad()
+        gap.square().mean().backward()
+    return time.perf_counter() - start
+
+
+policy, reference = small_model(), small_model()
+tokens = torch.randint(256, (16, 32))
+for inner_epochs in (1, 4):
+    rounds = [[seconds_per_batch(policy, reference, tokens, inner_epochs, c) for c in (False, True)] for _ in range(15)]
+    recomputed, cached = (1e3 * min(column) for column in zip(*rounds))  # the smallest time is the least disturbed
+    print(f"{inner_epochs} inner epochs: recomputed {recomputed:5.1f} ms, cached {cached:5.1f} ms, saved {1 - cached / recomputed:.0%}")
+
+# %% [markdown]
+# With one inner epoch there is nothing to save (what you see there is the noise of the clock). With four, about a
+# fifth of the time of the updates is gone: a forward pass costs about half of a backward pass, so recomputing makes
+# $4 \times (2 + 1 + 1)$ units of work, and the cache makes $4 \times (2 + 1) + 1$: 13 of 16. The policy's own log-probs
+# cannot be cached: they change with every step, and they must carry the gradient.
+#
+# ## Three ways to estimate it
+#
+# A token $x$ was sampled from the policy. We hold two numbers: $\log\pi(x)$ and $\log\pi_{\text{ref}}(x)$. Let
+#
+# $$\ell = \log \pi(x) - \log \pi_{\text{ref}}(x), \qquad d = -\ell = \log \pi_{\text{ref}}(x) - \log \pi(x).$$
+#
+# John Schulman's note *Approximating KL Divergence* (2020) gives three estimates of the KL from one such token:
+#
+# | | formula | where it comes from |
+# |---|---|---|
+# | $k_1$ | $\ell$ | the definition itself: the average of $\ell$ *is* the KL |
+# | $k_2$ | $\ell^2 / 2$ | the second-order approximation: always positive, nearly right for small $\ell$ |
+# | $k_3$ | $e^{-\ell} - 1 + \ell \;=\; e^{d} - d - 1$ | $k_1$, plus something that is 0 on average, so that the sum is never negative |
+#
+# What is the "something" in $k_3$? $e^{-\ell} = \pi_{\text{ref}}(x) / \pi(x)$, and averaged over the policy's own
+# samples that is $\sum_x \pi(x) \frac{\pi_{\text{ref}}(x)}{\pi(x)} = \sum_x \pi_{\text{ref}}(x) = 1$. So $e^{-\ell} - 1$ averages to
+# 0. It leaves the mean of $k_1$ where it was and pulls against its noise: where $\ell$ is negative, $e^{-\ell} - 1$ is
+# positive. (Statisticians call it a control variate.)
+#
+# **Mind the direction.** In $k_3$ the ratio is *reference over policy*, upside down compared with the ratio of the
+# clip, and the sign of $d$ is opposite to that of $k_1$. To turn it round is a real, published
+# bug. $\log\pi_{\text{ref}} - \log\pi$ itself, which some texts call "the KL per token", is *minus* $k_1$.
+
+# %% [markdown]
+# ### Exercise: `kl_estimates`
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `log_probs` | any shape | $\log\pi$ of the sampled tokens; carries the gradient |
+# | `ref_log_probs` | the same shape | $\log\pi_{\text{ref}}$ of the same tokens; arrives without gradient |
+#
+# Returns three tensors of that shape, `k1, k2, k3`, one number per sample, not averaged.
+#
+# A worked number: a token with $\log\pi = -2$ and $\log\pi_{\text{ref}} = -1$ has $\ell = -1$, so
+# $k_1 = -1$, $k_2 = 0.5$ and $k_3 = e - 2 = 0.718$. (The other way round, $\ell = 1$, it is $1, 0.5, 0.368$.)
+#
+# - All three are differentiable with respect to `log_probs`: we shall use each as a loss and see what it does.
+# - float64 in, float64 accuracy out. The inputs are not changed.
+#
+# <details><summary>A hint</summary>
+#
+# Give $\ell$ a name, on one line, and write each of the three formulas once with it. Then try $\ell = 1$ by hand:
+# $k_3$ must be smaller there (0.368) than at $\ell = -1$ (0.718).
+# </details>
+
+# %% given reading_answers
+def close(got, expected, tolerance=1e-5):
+    """Does `got` have the shape of `expected`, and equal it within the tolerance? (NaN is close to nothing.)"""
+    try:
+        got, expected = (torch.as_tensor(x, dtype=torch.float64).detach() for x in (got, expected))
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return got.shape == expected.shape and bool(((got - expected).abs() <= tolerance).all())
+
+
+def numbers(x):
+    """Any answer as short text, for the messages of the checks."""
+    try:
+        x = torch.as_tensor(x, dtype=torch.float64).detach()
+        return str([round(v, 4) for v in x.tolist()] if x.dim() == 1 else round(x.item(), 4) if x.dim() == 0 else x.tolist())
+    except (TypeError, ValueError, RuntimeError):
+        return repr(x)[:80]
+
+
+def three_tensors(result, shape):
+    """The three tensors that kl_estimates returned, as one: [3, *shape]."""
+    assert isinstance(result, (tuple, list)) and len(result) == 3, "kl_estimates returns three things: k1, k2, k3"
+    for name, k in zip(("k1", "k2", "k3"), result):
+        assert isinstance(k, torch.Tensor), f"{name} should be a tensor, and is of type {type(k).__name__}"
+        assert k.shape == shape, f"{name} should have the shape of the log-probs, {tuple(shape)}, and has {tuple(k.shape)}"
+    return torch.stack(tuple(result))
+
+
+# %% solution kl_estimates
+def kl_estimates(log_probs, ref_log_probs):
+    """Three estimates of KL(policy || reference) from sampled tokens: k1, k2, k3, each shaped like log_probs."""
+    ### BEGIN SOLUTION
+    log_ratio = log_probs - ref_log_probs
+    k1 = log_ratio
+    k2 = log_ratio**2 / 2
+    k3 = torch.expm1(-log_ratio) + log_ratio  # expm1(x) = e^x - 1, exact for small x too
+    return k1, k2, k3
+    ### END SOLUTION
+
+
+# %% check three_numbers_per_sample points=2
+# Each of the three estimates follows its formula.
+log_probs, ref_log_probs = torch.tensor([-0.5, -2.0, -1.0, -3.0]), torch.tensor([-1.5, -1.0, -1.0, -2.5])
+got = three_tensors(kl_estimates(log_probs.clone(), ref_log_probs.clone()), (4,))
+assert close(got[0], [1.0, -1.0, 0.0, -0.5]), (
+    f"k1 is {numbers(got[0])}; expected 1, -1, 0, -0.5. It is positive where the policy likes the token more than the reference."
+)
+assert close(got[1], [0.5, 0.5, 0.0, 0.125]), f"k2 is {numbers(got[1])}; expected 0.5, 0.5, 0, 0.125. Is it half of a square?"
+assert close(got[2], [0.3679, 0.7183, 0.0, 0.1487], 1e-4), (
+    f"k3 is {numbers(got[2])}; expected 0.3679, 0.7183, 0, 0.1487. Which of the two models stands on top in its ratio?"
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED)
+for _ in range(10):
+    a, b = (-3 * torch.rand(2, 12, generator=draw)).unbind()
+    given_a, given_b = a.clone(), b.clone()
+    out = kl_estimates(given_a, given_b)
+    by_hand = [(x - y, (x - y) * (x - y) / 2, math.exp(y) / math.exp(x) - 1 + x - y) for x, y in zip(a.tolist(), b.tolist())]
+    for mine, theirs in zip(zip(*by_hand), out, strict=True):
+        assert close(theirs, mine, 1e-5)
+    assert torch.equal(given_a, a) and torch.equal(given_b, b), "the log-probs that came in were changed"
+### END HIDDEN TESTS
+
+# %% check right_on_average points=1
+# Averaged over the policy's own tokens, k1 and k3 are the KL, and k2 is near it.
+k = three_tensors(kl_estimates(POLICY.log(), REFERENCE.log()), (5,))
+got = (k * POLICY).sum(1)
+assert close(got[0], 0.2299, 1e-3), f"k1 averages {got[0]:.4f} over the policy's tokens; the KL is 0.2299. Which model is measured against which?"
+assert close(got[2], 0.2299, 1e-3), f"k3 averages {got[2]:.4f} over the policy's tokens; the KL is 0.2299. What was it that averages to 1?"
+assert close(got[1], 0.2686, 1e-3), f"k2 averages {got[1]:.4f}; expected 0.2686, near the KL but not equal to it"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 1)
+for _ in range(10):
+    p, q = torch.softmax(1.5 * torch.randn(2, 6, generator=draw, dtype=torch.float64), -1).unbind()
+    kl = sum(x * math.log(x / y) for x, y in zip(p.tolist(), q.tolist()))
+    half_square = sum(x * math.log(x / y) ** 2 / 2 for x, y in zip(p.tolist(), q.tolist()))
+    averages = [float((p * k).sum()) for k in kl_estimates(p.log(), q.log())]
+    assert close(averages, [kl, half_square, kl], 1e-6)
+### END HIDDEN TESTS
+
+# %% check each_can_be_a_loss points=2
+# Each estimate carries the right gradient to the policy's log-probs.
+log_probs, ref_log_probs = torch.tensor([-0.5, -2.0, -1.0, -3.0], requires_grad=True), torch.tensor([-1.5, -1.0, -1.2, -2.5])
+got = []
+for name, k in zip(("k1", "k2", "k3"), three_tensors(kl_estimates(log_probs.clone(), ref_log_probs.clone()), (4,))):
+    assert k.requires_grad, f"{name} carries no gradient to log_probs: was something detached, or made into plain numbers?"
+    got.append(torch.autograd.grad(k.sum(), log_probs, retain_graph=True)[0])
+got = torch.stack(got)
+assert close(got[0], [1.0, 1.0, 1.0, 1.0]), f"the gradient of k1 is {numbers(got[0])}; k1 grows by 1 when the log-prob does"
+assert close(got[1], [1.0, -1.0, 0.2, -0.5]), f"the gradient of k2 is {numbers(got[1])}; expected 1, -1, 0.2, -0.5"
+assert close(got[2], [0.6321, -1.7183, 0.1813, -0.6487], 1e-4), (
+    f"the gradient of k3 is {numbers(got[2])}; expected 0.6321, -1.7183, 0.1813, -0.6487: downhill must lead to the reference"
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 2)
+for _ in range(5):
+    a, b = (-3 * torch.rand(2, 3, 4, generator=draw)).unbind()
+    a.requires_grad_()
+    weight = torch.randn(3, 3, 4, generator=draw)
+    sum((w * k).sum() for w, k in zip(weight, kl_estimates(a.clone(), b.clone()))).backward()
+    gap = a.detach().double() - b.double()
+    assert close(a.grad, weight[0] + weight[1] * gap + weight[2] * (1 - torch.exp(-gap)), 1e-4)
+### END HIDDEN TESTS
+
+# %% check any_shape_full_precision points=1
+# Any shape goes in and comes out, and float64 stays exact.
+log_probs = torch.tensor([[-5000.123, -4000.456], [-3000.789, -10.1]], dtype=torch.float64)  # of whole, long answers
+ref_log_probs = log_probs + torch.tensor([[2.0, -1.0], [0.5, 0.0]], dtype=torch.float64)
+got = three_tensors(kl_estimates(log_probs.clone(), ref_log_probs.clone()), (2, 2))[2]
+assert close(got, [[math.e**2 - 3, 1 / math.e], [math.e**0.5 - 1.5, 0.0]], 1e-8), (
+    f"k3 of these four float64 numbers is {numbers(got)}; expected 4.3891, 0.3679, 0.1487 and 0. Was precision lost on the way?"
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 3)
+for shape in ((), (1,), (7,), (2, 3), (2, 3, 4)):
+    a = -9 * torch.rand(shape, generator=draw, dtype=torch.float64) - 1
+    b = a - 2 * torch.rand(shape, generator=draw, dtype=torch.float64) - 0.1
+    k1, k2, k3 = kl_estimates(a.clone(), b.clone())
+    assert close(k1, a - b, 1e-9) and close(k2, (b - a).pow(2) * 0.5, 1e-9) and close(k3, b.exp() / a.exp() - 1 + a - b, 1e-9)
+tiny = torch.tensor([1e-3, -1e-3, 1e-4, -1e-5, 0.0])
+assert close(kl_estimates(tiny, torch.zeros(5))[2], tiny.double() ** 2 / 2, 1e-6)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### What they look like
+#
+# Three curves against $\ell$. Where do they touch, and which side of 0 do they take?
+
+# %% show three_curves
+log_ratio = torch.linspace(-2, 2, 201, dtype=torch.float64)
+for k, name in zip(kl_estimates(log_ratio, torch.zeros_like(log_ratio)), ("k1", "k2", "k3")):
+    plt.plot(log_ratio.numpy(), k.numpy(), label=name)
+plt.axhline(0, color="black", lw=0.6)
+plt.ylim(-2.1, 4.6)
+plt.xlabel("log policy - log reference, of one token (nats)")
+plt.ylabel("estimate (nats)")
+plt.title("k1 takes both signs; k2 and k3 do not")
+plt.legend(frameon=False)
+plt.show()
+
+# %% [markdown]
+# $k_2$ and $k_3$ share a tangent and a curvature at 0: for a policy near its reference they are the same. Further
+# out $k_3$ is lopsided: it grows exponentially towards the left, where the policy gives a token *less* than the
+# reference does, and only linearly towards the right. Remember that lean; it comes back when we look at gradients.
+#
+# ### Mean, spread, sign
+#
+# Now the claims, counted out over the five tokens. Guess which of the three has the smallest spread.
+
+# %% show mean_spread_sign
+k = torch.stack(kl_estimates(POLICY.log(), REFERENCE.log()))  # [3, 5]
+mean = (k * POLICY).sum(1)
+spread = ((k - mean[:, None]) ** 2 * POLICY).sum(1).sqrt()
+print(f"exact KL(policy || reference) {exact_kl(POLICY, REFERENCE):.4f}\n")
+print("      expectation   standard deviation   smallest   share of samples below 0")
+for name, m, s, row in zip(("k1", "k2", "k3"), mean, spread, k):
+    print(f"{name}    {m:10.4f}   {s:18.4f}   {row.min():8.3f}   {POLICY[row < -1e-12].sum():10.2f}")
+
+# %% [markdown]
+# $k_1$: the right mean, but the largest spread, 0.70, three times the quantity itself, and half of its samples are
+# negative. $k_2$: small spread, never negative, and a mean of 0.2686 that is not the KL (0.2299). $k_3$: the right
+# mean, never negative, and here the smallest spread of all, 0.12.
+#
+# In training we see an average over a batch. So draw 64 tokens, average, write it down, and do it 2,000 times. Will
+# the average of $k_1$ over 64 tokens still be negative now and then?
+
+# %% show averages_over_64_tokens
+draw = torch.Generator().manual_seed(0)
+drawn = torch.multinomial(POLICY, 2000 * 64, replacement=True, generator=draw).view(2000, 64)
+for row, name in zip(kl_estimates(POLICY.log(), REFERENCE.log()), ("k1", "k2", "k3")):
+    averages = row[drawn].mean(1).numpy()
+    print(f"{name}: mean of the averages {averages.mean():.4f}, standard deviation {averages.std():.4f}, below 0: {(averages < 0).sum()}")
+    plt.hist(averages, bins=np.arange(-0.1, 0.6, 0.01), histtype="stepfilled", alpha=0.6, label=name)
+plt.axvline(exact_kl(POLICY, REFERENCE).item(), color="black", lw=1)
+plt.xlabel("average over 64 tokens (nats); the line is the exact KL")
+plt.ylabel("batches")
+plt.title("k3 sits on the line and is narrow; k2 is narrow beside it")
+plt.legend(frameon=False)
+plt.show()
+
+# %% [markdown]
+# The blue hill is wide enough to spill below 0, 13 times in 2,000: a negative "distance", from an estimator that is
+# right on average. Green is as right and six times as narrow.
+#
+# ### Is k3 always the quiet one?
+#
+# Not always, and this is worth knowing before you trust a KL plot. Let the policy drift: $\pi \propto \pi_{\text{ref}}\, e^{s u}$
+# with a fixed direction $u$ and a growing strength $s$. Before you run: what happens to the spread of $k_3$ when the
+# policy has nearly given up a token that the reference still likes?
+
+# %% show drift
+direction = torch.tensor([1.2, -0.3, 0.1, -0.6, -1.0], dtype=torch.float64)
+
+
+def drifted(strength):
+    return torch.softmax(REFERENCE.log() + strength * direction, -1)
+
+
+strengths = np.linspace(0.05, 4, 80)
+table = []
+for s in strengths:
+    p = drifted(s)
+    k = torch.stack(kl_estimates(p.log(), REFERENCE.log()))
+    m = (k * p).sum(1)
+    table.append(torch.cat([m, ((k - m[:, None]) ** 2 * p).sum(1).sqrt()]))
+table = torch.stack(table).numpy()
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True)
+for i, (name, style) in enumerate((("k1", "-"), ("k2", "-"), ("k3", "--"))):
+    left.plot(strengths, table[:, i], style, label=name)
+    right.plot(strengths, table[:, 3 + i], style, label=name)
+left.set(xlabel="strength of the drift", ylabel="expectation (nats)", title="k1 and k3 lie on each other")
+right.set(xlabel="strength of the drift", ylabel="standard deviation (nats)", title="k3 is quiet near home only")
+left.legend(frameon=False)
+plt.show()
+
+# %% [markdown]
+# Near the reference $k_3$ is by far the quietest; far away its $e^{d}$ is the ratio of a common token to a rare one,
+# and it becomes the noisiest. Here is what each token would report, first for a drift of 1, then in a picture that you
+# can move, where sliders are available:
+
+
+# %% show drift_by_hand
+def draw_drift(strength=1.0):
+    p = drifted(strength)
+    k = torch.stack(kl_estimates(p.log(), REFERENCE.log()))
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9, 2.8))
+    left.bar(tokens - 0.2, p.numpy(), 0.4, label="policy")
+    left.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, label="reference")
+    left.set(xlabel="token", ylabel="probability", ylim=(0, 1), title=f"drift {strength:.1f}, KL {exact_kl(p, REFERENCE):.3f}")
+    left.legend(frameon=False)
+    for i, name in enumerate(("k1", "k2", "k3")):
+        right.bar(tokens + 0.27 * (i - 1), k[i].numpy(), 0.27, label=name)
+    right.axhline(0, color="black", lw=0.6)
+    right.set(xlabel="token", ylabel="estimate (nats)", title="what each token would report")
+    right.legend(frameon=False)
+    plt.show()
+
+
+tokens = np.arange(5)
+draw_drift(1.0)
+
+# %% show drift_slider
+try:
+    from ipywidgets import FloatSlider, interact
+
+    interact(draw_drift, strength=FloatSlider(value=3.0, min=0.1, max=4.0, step=0.1, continuous_update=False))
+except ImportError:
+    print("No ipywidgets here, so no slider. Change the number by hand; this is a drift of 3:")
+    draw_drift(3.0)
+
+# %% [markdown]
+# At a drift of 3, token 4 is about one in 1,600 under the policy, and the $k_3$ that it would report, should it be sampled
+# once, is about 150. That is where spikes in a KL plot come from.
+#
+# ### Samples of an older policy
+#
+# Everything so far was on tokens that the policy itself had sampled. In the second inner epoch that is no longer
+# true: the tokens come from $\pi_{\text{old}}$. Guess: do $k_1$ and $k_3$ still average to the KL?
+
+# %% show off_policy
+OLD = torch.tensor([0.30, 0.30, 0.15, 0.15, 0.10], dtype=torch.float64)  # the policy that sampled
+k = torch.stack(kl_estimates(POLICY.log(), REFERENCE.log()))
+weight = POLICY / OLD
+print(f"exact KL(policy || reference)     {exact_kl(POLICY, REFERENCE):.4f}\n")
+print("                                      k1        k2        k3")
+for label, average in (("tokens of the policy itself", k @ POLICY), ("tokens of the old policy", k @ OLD), ("... weighted by policy / old", k @ (OLD * weight))):
+    print(f"{label:30}" + "".join(f"{a:10.4f}" for a in average))
+
+# %% [markdown]
+# On old tokens all three are off: $k_1$ even turns negative on average (-0.0632), $k_3$ says 0.2068 instead of
+# 0.2299. The weight $\pi / \pi_{\text{old}}$ (the ratio of the clip!) restores every one of them exactly to its on-policy
+# value, since $\sum_x \pi_{\text{old}} \frac{\pi}{\pi_{\text{old}}} k = \sum_x \pi\, k$. GRPO leaves the weight out; it trusts that
+# the policy is still near the old one. Later systems put it in (DeepSeek-V3.2 among them), and the next experiment
+# shows a second reason to.
+#
+# ### What each does as a loss
+#
+# An estimator may have the right *value* and still be the wrong *loss*. To train, we differentiate the estimate, and
+# the sampling itself passes no gradient: the average gradient is $\sum_x \pi(x)\, \nabla k(x)$, with the first $\pi$ held
+# constant. What we would like to have is the gradient of the KL. **Write down your guess for each**: which of $k_1$,
+# $k_2$, $k_3$ gives the gradient of $\operatorname{KL}(\pi\|\pi_{\text{ref}})$?
+#
+# With five tokens we can count out the expectation exactly: no samples, no noise. The picture is the proof.
+
+# %% show gradients_counted_out
+logits = POLICY.log().requires_grad_()  # softmax of these is the policy
+ref = REFERENCE.log()
+
+
+def gradient(loss):
+    return torch.autograd.grad(loss, logits)[0]
+
+
+log_pi = torch.log_softmax(logits, -1)
+reverse = gradient(exact_kl(log_pi.exp(), REFERENCE))  # of KL(policy || reference)
+log_pi = torch.log_softmax(logits, -1)
+forward = gradient(exact_kl(REFERENCE, log_pi.exp()))  # of KL(reference || policy)
+
+losses = {}
+for name, i, weighted in (("k1", 0, False), ("k2", 1, False), ("k3", 2, False), ("k3 x policy / old", 2, True)):
+    log_pi = torch.log_softmax(logits, -1)
+    weight = torch.exp(log_pi - log_pi.detach()) if weighted else 1.0  # old = policy: the value is 1, the gradient is not 0
+    losses[name] = gradient((POLICY * weight * kl_estimates(log_pi, ref)[i]).sum())
+
+fig, axes = plt.subplots(1, 4, figsize=(11, 3.2), sharey=True)
+for ax, (name, g) in zip(axes, losses.items()):
+    ax.bar(tokens, g.numpy(), color="lightgray", label="the estimate as a loss")
+    ax.plot(tokens, reverse.numpy(), "o", color=BLUE, mfc="none", ms=9, label="of KL(policy || reference)")
+    ax.plot(tokens, forward.numpy(), "x", color=ORANGE, ms=8, label="of KL(reference || policy)")
+    ax.axhline(0, color="black", lw=0.6)
+    ax.set(xlabel="logit of token", title=name)
+    gap = {label: float((g - other).abs().max()) for label, other in (("policy || reference", reverse), ("reference || policy", forward), ("zero", 0 * g))}
+    print(f"{name:18} largest distance: " + ", ".join(f"to {label} {v:.1e}" for label, v in gap.items()))
+axes[0].set_ylabel("gradient (nats per logit)")
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+plt.show()
+
+# %% [markdown]
+# Grey bars are what the loss does on average; they reach the mark of whatever they are the gradient of.
+#
+# | as a loss | its expected gradient | why |
+# |---|---|---|
+# | $k_1$ | exactly 0 | $\sum \pi \nabla\log\pi = \nabla \sum \pi = \nabla 1 = 0$: it never even looks at the reference; a gradient of pure noise |
+# | $k_2$ | that of KL(policy ‖ reference) | $\sum \pi\, \ell\, \nabla\log\pi$, which is the gradient of the KL |
+# | $k_3$ | that of KL(reference ‖ policy) | $\sum \pi\,(1 - e^{-\ell})\nabla\log\pi = -\sum \pi_{\text{ref}} \nabla \log\pi$: the *other* KL |
+# | $k_3 \cdot \pi/\pi_{\text{old}}$ | that of KL(policy ‖ reference) | the weight makes it $\nabla \sum \pi\, k_3 = \nabla\operatorname{KL}$ |
+#
+# So the estimator with the biased value is the one with the "right" gradient; the one with the perfect value $k_1$ has
+# none at all; and GRPO's $k_3$, whose *value* is the KL from policy to reference, *pulls* along the KL from reference
+# to policy. Is that bad? Both are 0 at the same place only, both lead home. The forward one minds most about tokens
+# that the reference likes and the policy gave up (the lean to the left in the curves). Know it, and do not be
+# surprised. (All this holds on-policy: at the first inner step of each batch.)
+#
+# ### A digit lost
+#
+# Early in training $d$ is tiny, and float32 holds about seven digits. $e^d$ is then 1.000…, and subtracting 1 throws
+# away the digits that mattered. Here is $e^d - 1$ alone, written the short way and by the function that exists for
+# it, and then *your* $k_3$ beside the true $d^2/2$:
+
+# %% show small_differences
+print("      d    exp(d) - 1      expm1(d)        your k3       d^2 / 2")
+for d in (1e-2, 1e-3, 1e-4):
+    x = np.float32(d)
+    yours = kl_estimates(torch.tensor(-d), torch.tensor(0.0))[2].item()
+    print(f"{d:7.0e}   {np.exp(x) - np.float32(1):.6e}   {np.expm1(x):.6e}   {yours:.3e}     {d * d / 2:.3e}")
+
+# %% [markdown]
+# Written with a plain `exp`, $k_3$ in float32 is 0 at $d = 10^{-4}$ (and can even come out at $-6 \cdot 10^{-8}$: never
+# assert that a KL is not negative). With `torch.expm1` it is $5 \cdot 10^{-9}$, as it should be. The checks above take
+# both, because the *gradient* is fine either way; but if your KL plot shows a staircase in the first steps, this is why.
+#
+# ## Padding
+#
+# Answers differ in length, tensors do not. So short answers are filled up, and a mask says which tokens are real.
+# What stands in the padding is *anything*: log-probs of pad tokens, left-overs, NaN. It must not matter.
+#
+# The obvious way is to multiply by the mask. What will this print?
+
+# %% show nan_times_zero
+values = torch.tensor([1.0, 3.0, float("nan")], requires_grad=True)
+mask = torch.tensor([1.0, 1.0, 0.0])
+print("mean by multiplication:", ((values * mask).sum() / mask.sum()).item())
+
+# %% [markdown]
+# $\text{NaN} \times 0 = \text{NaN}$, and $\infty \times 0 = \text{NaN}$. Multiplying by 0 does not remove a number; it asks it to be
+# finite. Padding has to be *replaced*, not multiplied.
+#
+# ### Exercise: `masked_mean`
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `values` | any shape | floats; anything at all in the padding |
+# | `mask` | the same shape | 1 or True for real, 0 or False for padding: bool, integer or float |
+# | `dim` | `None` or an int | `None`: one mean over everything real; an int: a mean along that dimension |
+#
+# Returns a scalar tensor, or a tensor without the dimension `dim`.
+#
+# A worked example: values `[[1, 2, 9], [3, 9, 9]]` with mask `[[1, 1, 0], [1, 0, 0]]` have the mean 2 (three real tokens),
+# and along `dim=1` the means 1.5 and 3.
+#
+# - NaN or infinity in the padding touches neither the value nor the gradient: the gradient there is exactly 0.
+# - A negative `dim` counts from the end, as everywhere in torch.
+# - Where there is nothing to average the mean is 0, with a gradient of 0 (not 0/0).
+# - The inputs are not changed.
+#
+# <details><summary>A hint</summary>
+#
+# Two functions of torch *choose* instead of multiplying: `torch.where` and `masked_fill`. For the count of real
+# tokens: what is the smallest number you ever want to divide by?
+# </details>
+
+
+# %% solution masked_mean
+def masked_mean(values, mask, dim=None):
+    """Mean of the real entries of values (mask 1), over everything or along dim. Nothing to average: 0."""
+    ### BEGIN SOLUTION
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    if dim is None:
+        return real.sum() / mask.sum().clamp_min(1)
+    return real.sum(dim) / mask.sum(dim).clamp_min(1)
+    ### END SOLUTION
+
+
+# %% check only_real_tokens_count points=1
+# The mean counts every real token once and no padding.
+values, mask = torch.tensor([[1.0, 2.0, 9.0], [3.0, 9.0, 9.0]]), torch.tensor([[True, True, False], [True, False, False]])
+got = masked_mean(values.clone(), mask.clone())
+assert isinstance(got, torch.Tensor) and got.shape == (), f"without dim, one number is expected (a tensor of no dimensions), and it is {numbers(got)}"
+assert close(got, 2.0), f"the real values are 1, 2 and 3, so the mean is 2, not {numbers(got)}. What is in the sum, and what is it divided by?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 10)
+for kind in (torch.bool, torch.int64, torch.float32, torch.uint8):
+    values, mask = 5 * torch.randn(4, 7, generator=draw), torch.rand(4, 7, generator=draw) < 0.6
+    real = [v for v, m in zip(values.flatten().tolist(), mask.flatten().tolist()) if m]
+    given, given_mask = values.clone(), mask.to(kind)
+    assert close(masked_mean(given, given_mask), sum(real) / len(real), 1e-5)
+    assert torch.equal(given, values) and torch.equal(given_mask, mask.to(kind)), "what came in was changed"
+### END HIDDEN TESTS
+
+# %% check along_a_dimension points=1
+# Along a dimension, each row or column has a mean of its own.
+values, mask = torch.tensor([[1.0, 2.0, 9.0], [3.0, 9.0, 5.0]]), torch.tensor([[1, 1, 0], [1, 0, 1]])
+got = (masked_mean(values.clone(), mask.clone(), dim=0), masked_mean(values.clone(), mask.clone(), dim=1))
+assert close(got[0], [2.0, 2.0, 5.0]), f"along dim=0 the means of the three columns are 2, 2 and 5, not {numbers(got[0])}"
+assert close(got[1], [1.5, 4.0]), f"along dim=1 the means of the two rows are 1.5 and 4, not {numbers(got[1])}"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 11)
+values, mask = torch.randn(3, 4, 5, generator=draw), torch.rand(3, 4, 5, generator=draw) < 0.5
+mask |= torch.rand(3, 4, 5, generator=draw).argsort(-1) == 0  # a real one in every line along the last dimension
+for dim in (0, 1, 2, -1):
+    expected = []
+    for line, keep in zip(values.movedim(dim, -1).reshape(-1, values.shape[dim]).tolist(), mask.movedim(dim, -1).reshape(-1, values.shape[dim]).tolist()):
+        real = [v for v, k in zip(line, keep) if k]
+        expected.append(sum(real) / max(len(real), 1))
+    out = masked_mean(values.clone(), mask.float(), dim=dim)
+    assert out.shape == values.sum(dim).shape and close(out.flatten(), expected, 1e-5)
+### END HIDDEN TESTS
+
+# %% check garbage_in_the_padding points=1
+# NaN and infinity in the padding do not reach the mean.
+nan, inf = float("nan"), float("inf")
+values = torch.tensor([[1.0, 2.0, nan], [3.0, inf, -inf], [4.0, 9.0, 9.0]])
+mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+got = masked_mean(values.clone(), mask.clone(), dim=1)
+assert close(got, [1.5, 3.0, 4.0]), (
+    f"the real values are 1 and 2, then 3, then 4: the means along dim=1 are 1.5, 3 and 4, not {numbers(got)}. What is NaN times 0?"
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 12)
+for _ in range(4):
+    values, mask = torch.randn(5, 6, generator=draw) + 1, torch.rand(5, 6, generator=draw) < 0.5
+    mask[:, 2] = True
+    expected = torch.stack([row[keep].double().mean() for row, keep in zip(values, mask)])
+    dirty = values.clone()
+    dirty[~mask] = torch.tensor([nan, inf, -inf, 1e30])[torch.randint(4, (int((~mask).sum()),), generator=draw)]
+    assert close(masked_mean(dirty.clone(), mask.clone(), dim=1), expected, 1e-5)
+    assert close(masked_mean(dirty.clone(), mask.long()), values[mask].double().mean(), 1e-5)
+### END HIDDEN TESTS
+
+# %% check gradient_of_the_mean points=1
+# Real tokens share the gradient equally, and padding gets exactly none.
+values = torch.tensor([[1.0, 2.0, float("nan")], [3.0, 5.0, float("inf")]], requires_grad=True)
+mask = torch.tensor([[True, True, False], [True, True, False]])
+mean = masked_mean(values.clone(), mask.clone())
+assert isinstance(mean, torch.Tensor) and mean.requires_grad, "the mean carries no gradient to the values: was something detached?"
+mean.sum().backward()
+got = values.grad
+assert close(got, [[0.25, 0.25, 0.0], [0.25, 0.25, 0.0]]), (
+    f"the gradient is {numbers(got)}; each of the four real tokens should get 1/4 and the padding exactly 0"
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 13)
+for dim in (None, 0, 1, -1):
+    values, mask = torch.randn(4, 5, generator=draw), torch.rand(4, 5, generator=draw) < 0.6
+    mask[0], mask[:, 0] = True, True
+    values[~mask] = float("nan")
+    values.requires_grad_()
+    weight = torch.randn(() if dim is None else (5,) if dim == 0 else (4,), generator=draw) + 2
+    (weight * masked_mean(values.clone(), mask.clone(), dim=dim)).sum().backward()
+    share = mask.double() * (weight if dim is None else weight.unsqueeze(dim))
+    share = share / (mask.sum() if dim is None else mask.sum(dim, keepdim=True))
+    assert close(values.grad, share, 1e-5) and bool((values.grad[~mask] == 0).all())
+### END HIDDEN TESTS
+
+# %% check nothing_to_average points=1
+# Where nothing is real the mean is 0, not 0/0.
+values, mask = torch.tensor([[5.0, 7.0], [1.0, 3.0]]), torch.tensor([[False, False], [True, True]])
+got = masked_mean(values.clone(), mask.clone(), dim=1)
+assert close(got, [0.0, 2.0]), f"the first row has no real token, the second has mean 2: expected 0 and 2, not {numbers(got)}"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 14)
+for kind in (torch.bool, torch.int64, torch.float32):
+    values = (torch.randn(4, 3, generator=draw) + 2).requires_grad_()
+    mask = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 0, 0]]).to(kind)
+    out = masked_mean(values.clone(), mask.clone(), dim=1)
+    assert close(out, torch.stack([(values[0, 0] + values[0, 2]) / 2, values.sum() * 0, values[2].mean(), values.sum() * 0]), 1e-5)
+    out.sum().backward()
+    assert close(values.grad[[1, 3]], torch.zeros(2, 3), 0.0) and close(values.grad[2], torch.full((3,), 1 / 3))
+    assert close(masked_mean(values.detach().clone(), torch.zeros(4, 3).to(kind)), 0.0, 0.0)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### A sum is not a mean
+#
+# The penalty is $\beta$ times the *mean* of $k_3$ over an answer's tokens. It is easy to write `.sum()` where `.mean()`
+# is meant, and nothing looks wrong: same sign, same direction, a finite number. Guess what it does to an answer of
+# 512 tokens, and to the $\beta = 0.04$ that you tuned.
+
+# %% show sum_against_mean
+draw = torch.Generator().manual_seed(0)
+lengths, pull = (8, 32, 128, 512), {"mean": [], "sum": []}
+for length in lengths:
+    ref = -2 * torch.rand(1, length, generator=draw)
+    new = (ref - 0.3 * torch.randn(1, length, generator=draw)).requires_grad_()
+    everything = torch.ones(1, length)
+    k3 = kl_estimates(new, ref)[2]
+    for name, penalty in (("mean", masked_mean(k3, everything)), ("sum", k3.sum())):
+        pull[name].append(torch.autograd.grad(0.04 * penalty, new, retain_graph=True)[0].norm().item())
+for i, length in enumerate(lengths):
+    ratio = pull["sum"][i] / pull["mean"][i]
+    print(f"{length:4} tokens: the sum pulls {ratio:5.0f} times as hard, as if beta were {0.04 * ratio:.2f}")
+plt.loglog(lengths, pull["sum"], "o-", label="beta x sum")
+plt.loglog(lengths, pull["mean"], "s-", label="beta x mean")
+plt.xlabel("tokens in the answer")
+plt.ylabel("size of the KL gradient")
+plt.title("The same beta, summed and averaged")
+plt.legend(frameon=False)
+plt.show()
+
+# %% [markdown]
+# At 512 tokens the sum turns $\beta = 0.04$ into 20.48: the policy is nailed to its reference and "does not learn".
+# And it does so unequally: long answers are punished in proportion to their length. If a policy barely moves, count
+# what the KL is divided by before you blame the learning rate.
+#
+# ## Where the KL sits
+#
+# PPO for language models (InstructGPT and its heirs) subtracts the KL from the **reward**: token $t$ earns
+# $r_t - \beta\, k_1(t)$, and everything that PPO does with rewards is done with that. GRPO adds $\beta\, k_3$ to the
+# **loss**. Both are per token, both are against the reference, and neither is against $\pi_{\text{old}}$ (at the first
+# step that would be 0, however far the reference is). But much changes with the place:
+#
+# | | in the reward (PPO) | in the loss (GRPO) |
+# |---|---|---|
+# | estimator | $k_1$: only its value is used, and its value is right | $k_3$: it needs a gradient, and $k_1$ has none |
+# | how it acts | through the advantage: "this token was dear, make it rarer" | directly: downhill to the reference |
+# | in expectation it follows | KL(policy ‖ reference) | KL(reference ‖ policy), on-policy |
+# | credit | a token also pays for what the answer drifts *after* it | each token pays for itself |
+# | what it passes through | critic, normalisation, clip | none of them: $\beta$ means what it says |
+# | a token whose ratio is clipped | feels no KL | feels it |
+#
+# Normalisation is the row to think about. Suppose that we did put the KL into GRPO's reward. Four answers to one
+# prompt, all correct: reward 1 each. They drifted a little, unequally. What are their advantages for
+# $\beta = 0.04$, and what for $\beta = 0.0004$?
+
+# %% show kl_in_the_reward
+drift_of_answer = torch.tensor([0.10, 0.20, 0.30, 0.40])  # KL of each of four answers, all of them right
+for beta in (0.04, 0.0004):
+    rewards = 1 - beta * drift_of_answer
+    advantages = (rewards - rewards.mean()) / rewards.std(unbiased=False)
+    print(f"beta {beta}: rewards {[round(r, 5) for r in rewards.tolist()]}, advantages {[round(a, 2) for a in advantages.tolist()]}")
+
+# %% [markdown]
+# The same $\pm 1.34$ and $\pm 0.45$ for both: dividing by the group's std blows up whatever differences there are. A group
+# that had nothing to teach now shouts, and $\beta$ has lost its meaning. That is why GRPO, which normalises, keeps
+# the KL out of the reward.
+#
+# ### One more trap before you write it
+#
+# The loss of a token has an `exp` in it, twice. Suppose padding holds a log-prob so odd that the `exp` overflows, and
+# suppose you choose with `torch.where` *after* the `exp`, as a careful person would. What is the gradient?
+
+# %% show where_after_exp
+log_ratio = torch.tensor([0.1, 200.0], requires_grad=True)  # one real token, one in the padding
+keep = torch.tensor([True, False])
+total = torch.where(keep, log_ratio.exp(), torch.zeros(2)).sum()
+total.backward()
+print("value", total.item(), "gradient", log_ratio.grad.tolist())
+
+# %% [markdown]
+# The value is right, and the gradient is NaN: backward sends 0 through the `exp` in the padding, and there $0 \times \infty$
+# waits. One such token and every weight of the model is NaN after the step. So the rule of this course is: **padding
+# is taken out before the `exp`**, and what goes into the `exp` is finite everywhere.
+#
+# ### Exercise: `grpo_objective`
+#
+# This is the whole of it: everything GRPO minimises, in one function.
+#
+# $$\mathcal{L} = \operatorname{aggregate}\Big[\, -\min\big(\rho A,\ \operatorname{clip}(\rho,\, 1-\epsilon,\, 1+\epsilon)\, A\big) + \beta\, k_3 \,\Big], \qquad \rho = e^{\log\pi - \log\pi_{\text{old}}}$$
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `log_probs_new` | `[N, T]` | the policy's log-probs now; carries the gradient |
+# | `log_probs_old` | `[N, T]` | those at sampling time; no gradient |
+# | `ref_log_probs` | `[N, T]` | the reference's; no gradient |
+# | `advantages` | `[N]` | one per response, for all of its tokens |
+# | `mask` | `[N, T]` | 1 for a response's tokens, 0 for padding: bool, integer or float |
+# | `clip_range`, `beta` | floats | $\epsilon$ and $\beta$ |
+# | `aggregate` | `"sequence"`, `"token"` or `"constant"` | as in notebook 2 |
+#
+# Returns `(loss, metrics)`: a scalar to minimise, and a dictionary with three numbers to watch.
+#
+# - The per-token loss, KL included, goes through *one* aggregation. `"sequence"`: the mean over the tokens of each
+#   response, then over the responses. `"token"`: the mean over all tokens. `"constant"`: the sum over all tokens,
+#   divided by $N \times T$, where $T$ is `mask.shape[1]`.
+# - A response without tokens contributes 0, and counts in $N$. A batch without any token has loss 0.
+# - Padding may hold NaN, infinity or numbers whose `exp` overflows, in all three log-probs; neither the loss, nor its
+#   gradient, nor a metric notices. The gradient in the padding is 0.
+# - `metrics["policy_loss"]`: the mean over all real tokens of minus the surrogate (the part without the KL).
+#   `metrics["kl"]`: the mean over all real tokens of $k_3$, without $\beta$. `metrics["clip_fraction"]`: the share of
+#   real tokens that are clipped. They do not depend on `aggregate`, and they are detached: plain numbers or tensors
+#   of no dimensions that carry no gradient.
+# - A token counts as clipped when clipping took its gradient away: $A > 0$ and $\rho > 1 + \epsilon$, or $A < 0$ and
+#   $\rho < 1 - \epsilon$.
+# - The log-prob of a token may be far below -100 (its probability is then 0 in float32, its ratio is not).
+#
+# A worked example: one response of two tokens, $A = 1$, ratios 1.5 and 1, $d$ = 1 and 0, $\epsilon = 0.2$,
+# $\beta = 0.04$. The surrogates are 1.2 and 1, so `policy_loss` is -1.1; $k_3$ is 0.7183 and 0, so `kl` is 0.3591; the
+# loss is $-1.1 + 0.04 \times 0.3591 = -1.0856$; `clip_fraction` is 0.5.
+#
+# You may call your `kl_estimates` and your `masked_mean`.
+#
+# <details><summary>A hint</summary>
+#
+# Clean the three log-probs first; after that you can write as if there were no padding, until you aggregate.
+# `advantages[:, None]` stands a column beside the tokens. "Sequence" is a masked mean along one dimension and then a
+# plain mean: which of your two functions gives a row without tokens its 0?
+# </details>
+
+
+# %% given small_batches
+def small_batch():
+    """Four responses of up to four tokens, every ratio off the edge of the clip. Fresh tensors at each call."""
+    ratio = torch.tensor([[0.5, 1.5, 1.1, 0.9], [1.5, 0.6, 0.9, 1.3], [0.7, 1.1, 1.25, 1.0], [1.6, 0.5, 0.95, 1.1]])
+    d = torch.tensor([[1.0, -0.5, 0.2, 0.0], [-1.0, 0.4, 0.8, -0.3], [0.5, -0.8, 0.3, 0.6], [-0.2, 0.7, -0.6, 0.1]])
+    old = torch.tensor([[-1.0, -2.0, -0.7, -1.3], [-0.5, -2.2, -1.1, -0.9], [-1.6, -0.8, -1.2, -2.0], [-0.6, -1.4, -1.0, -1.7]])
+    new = old + ratio.log()
+    return {
+        "log_probs_new": new,
+        "log_probs_old": old,
+        "ref_log_probs": new + d,
+        "advantages": torch.tensor([1.0, -1.0, 0.5, -2.0]),
+        "mask": torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=torch.bool),
+    }
+
+
+def random_batch(draw, n=5, t=6):
+    """A random batch in which every ratio stays off the edge of a clip of 0.15 to 0.25, with responses of 1 to t tokens."""
+    ratio = torch.tensor([0.4, 0.7, 0.9, 1.0, 1.1, 1.3, 1.7])[torch.randint(7, (n, t), generator=draw)]
+    ratio = ratio * (0.98 + 0.04 * torch.rand(n, t, generator=draw))
+    old = -3 * torch.rand(n, t, generator=draw) - 0.5
+    new = old + ratio.log()
+    sign = torch.tensor([1.0, -1.0])[torch.randint(2, (n,), generator=draw)]
+    return {
+        "log_probs_new": new,
+        "log_probs_old": old,
+        "ref_log_probs": new + torch.randn(n, t, generator=draw).clamp(-2, 2),
+        "advantages": sign * (0.3 + 1.5 * torch.rand(n, generator=draw)),
+        "mask": torch.arange(t) < torch.randint(1, t + 1, (n, 1), generator=draw),
+    }
+
+
+def loss_and_metrics(result):
+    """The two things that grpo_objective returned, after a look at their kind."""
+    assert isinstance(result, (tuple, list)) and len(result) == 2, "grpo_objective returns two things: loss, metrics"
+    loss, metrics = result
+    assert isinstance(loss, torch.Tensor), f"the loss should be a tensor, and is of type {type(loss).__name__}"
+    assert loss.shape == (), f"the loss should be one number (a tensor of no dimensions), and has shape {tuple(loss.shape)}"
+    assert isinstance(metrics, dict), f"metrics should be a dictionary, and is of type {type(metrics).__name__}"
+    return loss, metrics
+
+
+# %% solution grpo_objective
+def grpo_objective(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """GRPO's loss over tokens, KL included, and metrics: [N, T] x 3, [N], [N, T] -> (scalar, dict)."""
+    # ---- 1. The pessimistic surrogate of each token [N, T] ----
+    ### BEGIN SOLUTION
+    mask = mask.bool()
+    new, old, ref = (x.masked_fill(~mask, 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))  # before any exp
+    advantage = advantages[:, None]  # one for all tokens of a response
+    ratio = torch.exp(new - old)
+    surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage)
+    ### END SOLUTION
+
+    # ---- 2. The leash, and the loss of each token [N, T] ----
+    ### BEGIN SOLUTION
+    k3 = kl_estimates(new, ref)[2]
+    token_loss = -surrogate + beta * k3
+    ### END SOLUTION
+
+    # ---- 3. From tokens to one number ----
+    ### BEGIN SOLUTION
+    if aggregate == "sequence":
+        loss = masked_mean(token_loss, mask, dim=1).mean()
+    elif aggregate == "token":
+        loss = masked_mean(token_loss, mask)
+    elif aggregate == "constant":
+        loss = token_loss.masked_fill(~mask, 0.0).sum() / mask.numel()
+    else:
+        raise ValueError(f"unknown aggregation: {aggregate}")
+    ### END SOLUTION
+
+    # ---- 4. Three numbers to watch, and the answer ----
+    ### BEGIN SOLUTION
+    clipped = ((advantage > 0) & (ratio > 1 + clip_range)) | ((advantage < 0) & (ratio < 1 - clip_range))
+    metrics = {
+        "policy_loss": masked_mean(-surrogate, mask).detach(),
+        "kl": masked_mean(k3, mask).detach(),
+        "clip_fraction": masked_mean(clipped.float(), mask),
+    }
+    return loss, metrics
+    ### END SOLUTION
+
+
+# %% check pessimistic_surrogate points=2
+# Without the KL, the loss is minus the mean of the pessimistic surrogate.
+batch = small_batch() | {"mask": torch.ones(4, 4)}
+got, _ = loss_and_metrics(grpo_objective(**batch, beta=0.0))
+assert close(got, 0.4812, 1e-4), (
+    f"with beta = 0 the loss is {numbers(got)}; expected 0.4812. Look at the four regions: "
+    "A above and below 0, ratio above and below the clip; then at the sign."
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 20)
+for clip in (0.15, 0.2, 0.25):
+    batch = random_batch(draw) | {"mask": torch.ones(5, 6)}
+    expected = []
+    for new, old, a in zip(batch["log_probs_new"].tolist(), batch["log_probs_old"].tolist(), batch["advantages"].tolist()):
+        for x, y in zip(new, old):
+            r = math.exp(x - y)
+            expected.append(max(-r * a, -min(max(r, 1 - clip), 1 + clip) * a))
+    given = {name: x.clone() for name, x in batch.items()}
+    assert close(grpo_objective(**given, clip_range=clip, beta=0.0)[0], sum(expected) / len(expected), 1e-5)
+    assert all(torch.equal(given[name], batch[name]) for name in batch), "what came in was changed"
+far = {"log_probs_new": torch.tensor([[-110.0, -0.5]]), "log_probs_old": torch.tensor([[-110.5, -0.25]]), "ref_log_probs": torch.tensor([[-110.0, -0.5]])}
+loss = grpo_objective(**far, advantages=torch.tensor([-1.0]), mask=torch.ones(1, 2, dtype=torch.int64), beta=0.0)[0]
+assert close(loss, (math.exp(0.5) + 0.8) / 2, 1e-5)  # a token of probability e^-110 has a ratio too
+### END HIDDEN TESTS
+
+# %% check dead_group_feels_the_kl points=2
+# With all advantages 0 the loss is beta times the mean of k3 to the reference.
+batch = small_batch() | {"mask": torch.ones(4, 4), "advantages": torch.zeros(4)}
+got, _ = loss_and_metrics(grpo_objective(**batch, beta=0.5))
+assert close(got, 0.0915, 1e-4), (
+    f"with beta = 0.5 and advantages of 0 the loss is {numbers(got)}; expected 0.0915. "
+    "Which estimate, between which two models, and what is it divided by?"
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 21)
+for beta in (0.04, 0.3, 2.0):
+    batch = random_batch(draw) | {"mask": torch.ones(5, 6, dtype=torch.bool), "advantages": torch.zeros(5)}
+    k3 = []
+    for x, y in zip(batch["log_probs_new"].flatten().tolist(), batch["ref_log_probs"].flatten().tolist()):
+        k3.append(math.exp(y) / math.exp(x) - 1 - y + x)
+    assert close(grpo_objective(**batch, beta=beta)[0], beta * sum(k3) / len(k3), 2e-5)
+    assert close(grpo_objective(**batch)[0], 0.04 * sum(k3) / len(k3), 2e-5)
+### END HIDDEN TESTS
+
+# %% check gradient_of_both_parts points=2
+# The gradient in every clip region, with the pull of the KL, is right.
+batch = small_batch() | {"mask": torch.ones(4, 4)}
+new = batch["log_probs_new"].clone().requires_grad_()
+loss, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
+assert loss.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
+loss.backward()
+got = (new.grad, loss.detach())
+assert close(got[0][0, 1], 0.5 * (1 - math.exp(-0.5)) / 16, 1e-4), (
+    f"A = 1 and ratio 1.5: clipped, so only the KL pulls, with +0.0123; the gradient there is {numbers(got[0][0, 1])}"
+)
+assert close(got[0][1, 1], 0.5 * (1 - math.exp(0.4)) / 16, 1e-4), (
+    f"A = -1 and ratio 0.6: clipped, so only the KL pulls, with -0.0154; the gradient there is {numbers(got[0][1, 1])}"
+)
+assert close(got[0][0, 0], (-0.5 + 0.5 * (1 - math.e)) / 16, 1e-4), (
+    f"A = 1 and ratio 0.5: both parts act, together -0.0849; the gradient there is {numbers(got[0][0, 0])}. Which way does each pull?"
+)
+assert close(got[0][3, 0], (3.2 + 0.5 * (1 - math.exp(-0.2))) / 16, 1e-4), (
+    f"A = -2 and ratio 1.6: both parts act, together 0.2057; the gradient there is {numbers(got[0][3, 0])}"
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 22)
+for beta, clip in ((0.04, 0.2), (0.5, 0.15), (1.0, 0.25), (0.0, 0.2)):
+    batch = random_batch(draw, 4, 5) | {"mask": torch.ones(4, 5, dtype=torch.int64)}
+    new = batch["log_probs_new"].clone().requires_grad_()
+    grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=beta, clip_range=clip)[0].backward()
+    for i in range(4):
+        a = batch["advantages"][i].item()
+        for j in range(5):
+            x, y, z = (batch[name][i, j].item() for name in ("log_probs_new", "log_probs_old", "ref_log_probs"))
+            r = math.exp(x - y)
+            held = r > 1 + clip if a > 0 else r < 1 - clip
+            expected = (0.0 if held else -a * r) + beta * (1 - math.exp(z) / math.exp(x))
+            assert close(new.grad[i, j], expected / 20, 1e-5)
+### END HIDDEN TESTS
+
+# %% check three_aggregations points=1
+# Each way to aggregate weighs short and long answers as it promises, the KL included.
+log_probs = torch.full((2, 8), -1.0)
+ref_log_probs = log_probs + torch.tensor([[0.5], [0.0]])  # only the short answer drifted
+mask = torch.arange(8) < torch.tensor([[2], [8]])
+expected = {"sequence": 0.0744, "token": 0.6297, "constant": 0.3936}
+got = {}
+for how in expected:
+    arguments = [x.clone() for x in (log_probs, log_probs, ref_log_probs, torch.tensor([1.0, -1.0]), mask)]
+    got[how], _ = loss_and_metrics(grpo_objective(*arguments, beta=1.0, aggregate=how))
+for how, value in expected.items():
+    assert close(got[how], value, 1e-4), (
+        f'answers of 2 and 8 tokens, "{how}": the loss is {numbers(got[how])}; expected {value}. '
+        "What is added up, what is it divided by, and does the KL go through the same?"
+    )
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 23)
+for _ in range(4):
+    batch = random_batch(draw)
+    rows = []
+    for new, old, ref, a, keep in zip(*(batch[name].tolist() for name in batch)):
+        r = [math.exp(x - y) for x, y in zip(new, old)]
+        k3 = [math.exp(z - x) - 1 - (z - x) for x, z in zip(new, ref)]
+        rows.append([max(-q * a, -min(max(q, 0.8), 1.2) * a) + 0.3 * k for q, k, m in zip(r, k3, keep) if m])
+    sums, lengths = [sum(row) for row in rows], [len(row) for row in rows]
+    wanted = {"sequence": sum(s / n for s, n in zip(sums, lengths)) / 5, "token": sum(sums) / sum(lengths), "constant": sum(sums) / 30}
+    for how, value in wanted.items():
+        assert close(grpo_objective(**batch, beta=0.3, aggregate=how)[0], value, 2e-5)
+    assert close(grpo_objective(**batch, beta=0.3)[0], wanted["sequence"], 2e-5)
+### END HIDDEN TESTS
+
+# %% check padding_is_silent points=1
+# Whatever stands in the padding, the gradient is that of the real tokens, and 0 in the padding.
+batch = small_batch()
+dirt = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0])
+for shift, name in enumerate(("log_probs_new", "log_probs_old", "ref_log_probs")):
+    batch[name] = torch.where(batch["mask"], batch[name], dirt.roll(shift))
+new = batch["log_probs_new"].clone().requires_grad_()
+loss, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
+assert bool(torch.isfinite(loss)), f"the loss is {numbers(loss)}: something in the padding reached it"
+assert loss.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
+loss.backward()
+got = new.grad
+assert bool(torch.isfinite(got).all()), f"the gradient is {numbers(got)}: the padding reached it. What did backward meet on its way through exp?"
+assert bool((got[~batch["mask"]] == 0).all()), f"the gradient in the padding is {numbers(got[~batch['mask']])}, and should be 0"
+assert close(got[1, :2], [0.2270, -0.0307], 1e-4), f"the gradient of the second response's two tokens is {numbers(got[1, :2])}; expected 0.2270 and -0.0307"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 24)
+for how, kind in (("sequence", torch.bool), ("token", torch.int64), ("constant", torch.float32)):
+    batch = random_batch(draw)
+    batch["mask"][0, 3:] = False
+    keep, seen = batch["mask"].clone(), []
+    batch["mask"] = keep.to(kind)
+    for filling in (None, 0.0, float("nan"), float("inf"), -float("inf"), 300.0):
+        trial = {name: x.clone() for name, x in batch.items()}
+        if filling is not None:
+            for name in ("log_probs_new", "log_probs_old", "ref_log_probs"):
+                trial[name][~keep] = filling if name != "ref_log_probs" else -filling
+        new = trial["log_probs_new"].requires_grad_()
+        loss, metrics = grpo_objective(**trial | {"log_probs_new": new.clone()}, beta=0.5, aggregate=how)
+        loss.backward()
+        assert bool((new.grad[~keep] == 0).all()) and bool((new.grad[keep] != 0).any())
+        seen.append((new.grad, loss, [float(torch.as_tensor(metrics[m]).detach()) for m in ("policy_loss", "kl", "clip_fraction")]))
+    assert all(close(a, b, 1e-6) for other in seen[1:] for a, b in zip(seen[0], other))
+    weight = keep / {"sequence": 5 * keep.sum(1, keepdim=True), "token": keep.sum(), "constant": 30}[how]
+    r, a = (batch["log_probs_new"] - batch["log_probs_old"]).double().exp(), batch["advantages"].double()[:, None]
+    held = torch.where(a > 0, r > 1.2, r < 0.8)
+    pull = 1 - (batch["ref_log_probs"] - batch["log_probs_new"]).double().exp()
+    assert close(seen[0][0], weight * (0.5 * pull - a * r * ~held), 1e-5)
+### END HIDDEN TESTS
+
+# %% check response_without_tokens points=1
+# A response without tokens adds 0 and still counts as a response.
+batch = small_batch()
+batch["mask"] = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
+expected = {"sequence": -0.2924, "token": -0.6630, "constant": -0.2486}
+got = {}
+for how in expected:
+    got[how], _ = loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, beta=0.5, aggregate=how))
+for how, value in expected.items():
+    assert close(got[how], value, 1e-4), (
+        f'two of four responses are empty, "{how}": the loss is {numbers(got[how])}; expected {value}. '
+        "What is 0 divided by 0, and how many responses are there?"
+    )
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 25)
+for how in ("sequence", "token", "constant"):
+    batch = random_batch(draw)
+    batch["mask"][1] = batch["mask"][4] = False
+    whole = {name: x[[0, 2, 3]] for name, x in batch.items()}
+    new, new_whole = batch["log_probs_new"].clone().requires_grad_(), whole["log_probs_new"].clone().requires_grad_()
+    loss = grpo_objective(**batch | {"log_probs_new": new.clone()}, aggregate=how)[0]
+    loss_whole = grpo_objective(**whole | {"log_probs_new": new_whole.clone()}, aggregate=how)[0]
+    loss.backward()
+    loss_whole.backward()
+    share = 1.0 if how == "token" else 3 / 5
+    assert close(loss, share * loss_whole, 1e-6) and abs(loss_whole.item()) > 1e-4
+    assert close(new.grad[[0, 2, 3]], share * new_whole.grad, 1e-6) and bool((new.grad[[1, 4]] == 0).all())
+    assert bool((new.grad != 0).any())
+    nothing = batch | {"mask": torch.zeros(5, 6, dtype=torch.bool)}
+    assert close(grpo_objective(**nothing, aggregate=how)[0], 0.0, 0.0)
+### END HIDDEN TESTS
+
+# %% check numbers_to_watch points=1
+# policy_loss and kl are means over the real tokens, and carry no gradient.
+batch = small_batch()
+batch["log_probs_new"].requires_grad_()
+_, metrics = loss_and_metrics(grpo_objective(**batch, beta=0.5))
+for name in ("policy_loss", "kl"):
+    assert name in metrics, f'metrics has no "{name}"; it has {sorted(metrics, key=str)}'
+    assert not getattr(metrics[name], "requires_grad", False), f'metrics["{name}"] carries a gradient: it keeps the whole graph alive'
+got = [metrics["policy_loss"], metrics["kl"]]
+assert close(got[0], 0.0300, 1e-4), f'metrics["policy_loss"] is {numbers(got[0])}; expected 0.0300, the mean over the ten real tokens'
+assert close(got[1], 0.1773, 1e-4), f'metrics["kl"] is {numbers(got[1])}; expected 0.1773, the mean of k3 over the ten real tokens'
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 26)
+for how in ("sequence", "token", "constant"):
+    batch = random_batch(draw)
+    batch["log_probs_new"].requires_grad_()
+    metrics = grpo_objective(**batch, beta=0.3, aggregate=how)[1]
+    losses, kls = [], []
+    for new, old, ref, a, keep in zip(*(batch[name].tolist() for name in batch)):
+        for x, y, z, m in zip(new, old, ref, keep):
+            if m:
+                r = math.exp(x - y)
+                losses.append(max(-r * a, -min(max(r, 0.8), 1.2) * a))
+                kls.append(math.exp(z - x) - 1 - (z - x))
+    assert close(metrics["policy_loss"], sum(losses) / len(losses), 2e-5) and close(metrics["kl"], sum(kls) / len(kls), 2e-5)
+    assert not any(getattr(x, "requires_grad", False) for x in metrics.values())
+### END HIDDEN TESTS
+
+# %% check share_of_clipped_tokens points=1
+# clip_fraction counts the real tokens whose gradient the clip took away, and no others.
+batch = small_batch()
+_, metrics = loss_and_metrics(grpo_objective(**batch, clip_range=0.28))
+assert "clip_fraction" in metrics, f'metrics has no "clip_fraction"; it has {sorted(metrics, key=str)}'
+got = metrics["clip_fraction"]
+assert close(got, 0.2, 1e-5), (
+    f'metrics["clip_fraction"] is {numbers(got)}; with clip_range = 0.28 expected 0.2: two of the ten real tokens. '
+    "A ratio outside the range is not always clipped: in two of the four regions the pessimist keeps the gradient."
+)
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 27)
+for clip in (0.15, 0.2, 0.25, 0.5):
+    batch = random_batch(draw, 8, 6)
+    batch["advantages"][3] = 0.0
+    count = total = 0
+    for new, old, _, a, keep in zip(*(batch[name].tolist() for name in batch)):
+        for x, y, m in zip(new, old, keep):
+            total += m
+            count += bool(m) and ((a > 0 and math.exp(x - y) > 1 + clip) or (a < 0 and math.exp(x - y) < 1 - clip))
+    assert close(grpo_objective(**batch, clip_range=clip)[1]["clip_fraction"], count / total, 1e-5)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Dead groups still feel the leash
+#
+# In notebook 1 a group whose answers all earn the same taught nothing. With the KL in the loss that is no longer
+# quite true. Take a batch of dead groups only (advantages 0), a policy that has drifted, and step downhill. What
+# will the policy do?
+
+# %% show dead_groups_go_home
+logits = (3 * POLICY.log()).clone().requires_grad_()  # drifted far from the reference
+reference_logits = REFERENCE.log()
+draw = torch.Generator().manual_seed(0)
+path = []
+for _ in range(300):
+    with torch.no_grad():
+        drawn = torch.multinomial(logits.softmax(-1), 64, replacement=True, generator=draw).view(16, 4)  # 16 answers of 4 tokens
+        old = logits.log_softmax(-1)[drawn]
+    loss, metrics = grpo_objective(
+        logits.log_softmax(-1)[drawn], old, reference_logits[drawn], torch.zeros(16), torch.ones(16, 4), beta=0.04
+    )
+    (step,) = torch.autograd.grad(loss, logits)
+    logits = (logits - 10 * step).detach().requires_grad_()
+    path.append((exact_kl(logits.detach().softmax(-1), REFERENCE).item(), float(metrics["policy_loss"])))
+print(f"KL to the reference: {path[0][0]:.3f} after one step, {path[-1][0]:.4f} after {len(path)}; policy_loss is {abs(path[-1][1]):.1f} all the way")
+plt.plot([p[0] for p in path])
+plt.xlabel("step")
+plt.ylabel("exact KL(policy || reference) (nats)")
+plt.title("Nothing but dead groups: the policy goes home")
+plt.show()
+
+# %% [markdown]
+# It forgets what it had learnt. When a model has become good and most of its groups are dead, the KL is the only
+# voice left in most of the batch. This is the first thing to think of when a run gets *worse* after it was nearly
+# perfect; some recipes drop dead groups from the batch, others set $\beta$ to 0.
+#
+# ### How tight? Sweep by factors of 3
+#
+# $\beta$ has no natural size; it is a price: how much reward is a nat of drift worth? The way to find it is to try
+# values that differ by a factor of 3 and to look at two curves at once. The policy below writes four tokens; it earns
+# a quarter for each token 4, which the reference writes one time in ten. **Before you run**: draw for yourself where
+# the reward will end for $\beta = 0$, for $0.04$ and for $3$, and where the KL will.
+
+
+# %% show beta_sweep
+def train(beta, steps=100, inner_epochs=2, adapt=None):
+    """A tiny GRPO run: 8 groups of 8 answers a step. Returns reward, KL per token and beta, step by step."""
+    draw = torch.Generator().manual_seed(1)
+    ref = REFERENCE.log().float().expand(4, 5)  # a table: 4 positions, 5 tokens
+    logits = ref.clone().requires_grad_()
+    optimizer = torch.optim.Adam([logits], lr=0.05)
+    position, history = torch.arange(4), []
+    for _ in range(steps):
+        with torch.no_grad():
+            drawn = torch.multinomial(logits.softmax(-1), 64, replacement=True, generator=draw).T  # [64, 4]
+            rewards = (drawn == 4).float().mean(1).view(8, 8)
+            advantages = torch.nn.functional.layer_norm(rewards, (8,), eps=1e-12).flatten()  # notebook 1, for groups in rows
+            old, ref_log_probs = logits.log_softmax(-1)[position, drawn], ref[position, drawn]  # once per batch
+        for _ in range(inner_epochs):
+            new = logits.log_softmax(-1)[position, drawn]
+            loss, metrics = grpo_objective(new, old, ref_log_probs, advantages, torch.ones(64, 4), beta=beta)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        p = logits.detach().softmax(-1)
+        history.append((p[:, 4].mean().item(), exact_kl(p, ref.exp()).mean().item(), beta))
+        if adapt:
+            beta = adapt(beta, float(metrics["kl"]))
+    return np.array(history)
+
+
+betas = (0.0, 0.04, 0.12, 0.36, 1.1, 3.2)
+runs = {beta: train(beta).T for beta in betas}
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+for beta, (reward, kl, _) in runs.items():
+    left.plot(reward, label=f"beta {beta:g}")
+    right.plot(kl)
+    print(f"beta {beta:<5g} reward at the end {reward[-1]:.2f}, KL per token {kl[-1]:.3f}")
+left.set(xlabel="step", ylabel="expected reward", ylim=(0, 1.02), title="what it gains")
+right.set(xlabel="step", ylabel="exact KL per token (nats)", title="what it pays")
+fig.legend(loc="outside right center", frameon=False)
+plt.show()
+
+# %% [markdown]
+# Without the leash the policy writes token 4 only: reward 1.00, and a KL of 2.27 nats per token, close to
+# $\log 10 = 2.30$, the most that there is to pay for a token that the reference writes one time in ten. At
+# $\beta = 0.04$ hardly anything changes (0.98 for 2.19 nats). Between 0.12 and 1.1 the trade turns: 0.36 gives
+# 0.70 of the reward for 1.04 nats, 1.1 gives 0.30 for 0.15. At 3.2 the policy barely moves.
+#
+# A few steps of 3 lead from "as if it were not there" to "nothing moves". That is why one sweeps by factors of 3:
+# finer is wasted, coarser jumps over the interesting part. In a real run, begin small (0.001) and raise it until the
+# KL stays in bounds while the policy still moves. And remember what $\beta$ is measured against:
+# advantages of size 1. Rewards of another scale do not matter to it, since the group's std has divided them out.
+#
+# ## Holding the drift instead of the price
+#
+# A sweep costs a run for every value. There is another way: decide how much drift you want, and let $\beta$ find
+# itself. If the measured KL is above the target, pull tighter; if it is below, let go. The first PPO of
+# language models (Ziegler and others, 2019) did this, with a factor of 1 + rate × error; ours is the exponential of
+# it, so that a step up and an equal step down cancel:
+#
+# $$\beta \leftarrow \operatorname{clip}\Big(\beta \cdot \exp\big(\text{rate} \cdot \operatorname{clip}(\tfrac{\text{kl}}{\text{target}} - 1,\, -1,\, 1)\big),\ \text{low},\ \text{high}\Big)$$
+#
+# In words: how far off is the KL, in units of the target, but never more than 1 either way (one odd batch must not
+# fling $\beta$ away); move $\log\beta$ by that, at most `rate` a step; and never leave the fence.
+#
+# ### Exercise: `adapt_beta`
+#
+# | in | | meaning |
+# |---|---|---|
+# | `beta` | float | today's coefficient |
+# | `kl` | float | the measured KL; may be 0 |
+# | `target` | float, positive | the KL we want |
+# | `rate` | float | the largest change of $\log\beta$ in one step |
+# | `low`, `high` | floats | the fence |
+#
+# Returns the next $\beta$, a number.
+#
+# A worked number: $\beta = 0.04$, KL 0.03, target 0.02: the KL is half a target too high, so
+# $\beta \cdot e^{0.1 \times 0.5} = 0.04205$.
+#
+# <details><summary>A hint</summary>
+#
+# There are two clips, one inside and one outside. `min(max(x, low), high)` is a clip in plain Python.
+# </details>
+
+
+# %% solution adapt_beta
+def adapt_beta(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The next beta: larger when kl is above target, smaller when below, within low and high."""
+    ### BEGIN SOLUTION
+    error = min(max(kl / target - 1, -1.0), 1.0)
+    return min(max(beta * math.exp(rate * error), low), high)
+    ### END SOLUTION
+
+
+# %% check follows_the_drift points=2
+# Beta moves by the right factor, and a wild KL moves it by no more than the rate.
+got = [adapt_beta(0.2, kl, 0.02, rate=0.8) for kl in (0.03, 0.014, 0.02, 2.0, 0.0)]
+words = ("half a target too high", "0.3 of a target too low", "on target", "a hundred times too high", "0")
+for value, expected, kl in zip(got, (0.29836, 0.15733, 0.2, 0.44511, 0.08987), words):
+    assert close(value, expected, 1e-4), (
+        f"beta 0.2, rate 0.8, and a KL that is {kl}: the next beta is {numbers(value)}; expected {expected}. "
+        "Too much drift pulls tighter; which of the two clips comes first?"
+    )
+### BEGIN HIDDEN TESTS
+import random
+
+draw = random.Random(SEED + 30)
+for _ in range(40):
+    beta, target, rate = 10 ** draw.uniform(-2, -1), 10 ** draw.uniform(-3, 0), draw.uniform(0.05, 0.9)
+    off = draw.choice((draw.uniform(-0.95, 0.95), draw.uniform(1.05, 50)))
+    step = adapt_beta(beta, target * (1 + off), target, rate=rate)
+    assert abs(math.log(float(step) / beta) - rate * (1 if off > 1 else off)) < 1e-5
+assert abs(math.log(float(adapt_beta(0.04, 0.03, 0.02)) / 0.04) - 0.05) < 1e-5
+### END HIDDEN TESTS
+
+# %% check stays_inside_the_fence points=1
+# Beta never leaves the range from low to high.
+got = [adapt_beta(0.9, 5.0, 0.1, rate=0.5), adapt_beta(1.2e-4, 0.0, 0.1, rate=0.5), adapt_beta(0.3, 0.15, 0.1, rate=0.5, low=0.1, high=0.35), adapt_beta(0.3, 0.15, 0.1, rate=0.5)]
+for value, expected, case in zip(got, (1.0, 1e-4, 0.35, 0.38521), ("0.9, pushed up", "0.00012, pushed down", "0.3, pushed up with high = 0.35", "0.3, pushed up with room")):
+    assert close(value, expected, 1e-5 if expected > 0.01 else 1e-8), f"from {case}: the next beta is {numbers(value)}; expected {expected}"
+### BEGIN HIDDEN TESTS
+import random
+
+draw = random.Random(SEED + 31)
+for _ in range(40):
+    low, high = 10 ** draw.uniform(-4, -2), 10 ** draw.uniform(-1, 1)
+    beta, up = low * (high / low) ** draw.random(), draw.random() < 0.5
+    step = float(adapt_beta(beta, 7.0 if up else 0.1, 1.0, rate=20.0, low=low, high=high))
+    assert abs(step / (high if up else low) - 1) < 1e-5
+    free = float(adapt_beta(math.sqrt(low * high), 1.2 if up else 0.8, 1.0, rate=0.5, low=low, high=high))
+    assert abs(free / (math.sqrt(low * high) * math.exp(0.1 if up else -0.1)) - 1) < 1e-5
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now close the loop. The same tiny run, with a target of 1 nat per token and three starting values: much too loose,
+# about right, too tight. Will they meet, and where? (The sweep has told you.)
+
+# %% show beta_finds_itself
+def toward_one_nat(beta, kl):
+    return adapt_beta(beta, kl, target=1.0)
+
+
+runs = {beta: train(beta, steps=200, adapt=toward_one_nat).T for beta in (0.03, 0.3, 1.0)}
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
+for beta, (reward, kl, path) in runs.items():
+    left.plot(kl, label=f"beta begins at {beta:g}")
+    right.semilogy(path)
+    print(f"beta began at {beta:<6g} and ended at {path[-1]:.3f}; KL {kl[-50:].mean():.3f} over the last 50 steps, reward {reward[-1]:.2f}")
+left.axhline(1.0, color="black", lw=0.8, ls=":")
+left.set(xlabel="step", ylabel="exact KL per token (nats)", title="the drift finds its target")
+right.set(xlabel="step", ylabel="beta", title="and beta its price")
+left.legend(frameon=False, fontsize=8)
+plt.show()
+
+# %% [markdown]
+# All three end at $\beta = 0.37$ and a KL of about 1.02: the sweep had 0.36 and 1.04. Look at the way there, too: the
+# loosest run first drifts to more than 2 nats, because $\beta$ may grow by 10 % a step at most, and then overshoots.
+# Try `rate=0.03`: calmer, and later. A controller holds the drift you chose; it does not tell you which drift is good.
+#
+# ## What you have now
+#
+# - Three estimates of the KL, and the knowledge of which is right in value ($k_1$, $k_3$) and which as a loss ($k_2$,
+#   and $k_3$ with a weight), shown by counting out rather than by trust.
+# - A mean that padding cannot poison.
+# - `grpo_objective`: the ratio, the clip, the leash, the aggregation and the numbers to watch. It is the loss that
+#   the next notebook trains with, unchanged.
+# - `adapt_beta`, for when you would rather choose the drift than the price.
+#
+# **Next: notebook 4.** A small model that can add in its head badly, or on a scratchpad well, and by habit does not use
+# the scratchpad. Nobody tells it to. Your objective does.

@@ -1,0 +1,62 @@
+"""A headless Chromium and the servers it visits, on this machine only."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from selenium import webdriver
+
+
+@pytest.fixture
+def browser(tmp_path):
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        if os.environ.get("CI"):
+            pytest.fail("no chromium and chromedriver here; .ci/run installs them")
+        pytest.skip("no chromium and chromedriver on this machine: on Debian, apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",  # CI runs as root
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--window-size=1400,1000",
+        f"--user-data-dir={tmp_path / 'chromium'}",
+    ):
+        options.add_argument(argument)
+    with webdriver.Chrome(options=options, service=webdriver.ChromeService(driver)) as chrome:
+        yield chrome
+
+
+@pytest.fixture
+def jupyter():
+    """Starts a Jupyter server in a folder; gives its address with the token."""
+    return serving
+
+
+@contextlib.contextmanager
+def serving(*arguments, cwd):
+    command = [sys.executable, "-m", "jupyter", *arguments, "--no-browser", "--allow-root", "--port=0"]
+    server = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        seen = ""
+        while time.monotonic() < deadline and (line := server.stderr.readline()):
+            seen += line
+            if found := re.search(r"http://(?:127\.0\.0\.1|localhost):\d+/\S*token=\w+", line):
+                yield found[0]
+                return
+        pytest.fail(f"Jupyter did not start:\n{seen}")
+    finally:
+        server.terminate()
+        server.wait(30)
+        server.stderr.close()

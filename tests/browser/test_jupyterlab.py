@@ -1,0 +1,37 @@
+"""A learner's notebook in a real browser: run everything, and be told what is open."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+OUTPUTS = """
+const widget = window.jupyterapp && window.jupyterapp.shell.currentWidget;
+if (!widget || !widget.content || !widget.content.model || !widget.sessionContext.session) return "[]";
+return JSON.stringify([...widget.content.model.cells].map(cell => cell.toJSON().outputs || []));
+"""
+
+
+def test_run_all_in_jupyterlab_goes_on_past_open_exercises(browser, jupyter, tmp_path):
+    shutil.copy(NOTEBOOKS / "01_advantage.ipynb", tmp_path)
+    with jupyter("lab", "--expose-app-in-browser", cwd=tmp_path) as address:
+        browser.get(address.replace("/lab?", "/lab/tree/01_advantage.ipynb?"))
+        until(lambda: outputs(browser), "the notebook did not open")
+        browser.execute_script("window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        until(lambda: "01_advantage: 0 of " in json.dumps(outputs(browser)), "the last cell told no points", 120)
+        errors = {output["ename"] for cell in outputs(browser) for output in cell if output["output_type"] == "error"}
+        assert errors == {"NotImplementedError"}
+        pictures = sum("image/png" in output.get("data", {}) for cell in outputs(browser) for output in cell)
+        assert pictures >= 5
+
+
+def outputs(browser):
+    return json.loads(browser.execute_script(OUTPUTS))
+
+
+def until(true, otherwise, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.5)

@@ -1,0 +1,4 @@
+"""Leaves while its cell runs."""
+import os
+
+os._exit(0)

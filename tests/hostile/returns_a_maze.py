@@ -1,0 +1,7 @@
+"""A list that contains itself."""
+
+
+def double(x, scale=2.0):
+    maze = []
+    maze.append(maze)
+    return maze

@@ -8,6 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import torch
+
 from grader.course import CourseError, read_course
 from grader.jail import JailError
 from grader.judge import Judge, Result
@@ -18,6 +20,7 @@ from grader.submission import Unreadable, read_submission
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command. Returns 0 when all went well, 1 when something did not hold, 2 when an input could not be used."""
     options = _parser().parse_args(arguments)
+    torch.set_num_threads(1)  # tensors are tiny here: a second thread would only wait for the first
     try:
         return options.command(options)
     except (CourseError, JailError) as e:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +21,10 @@ def namespace(notebook: Notebook, answers: Mapping[str, str] = {}) -> dict[str, 
 
 
 def execute(source: str, names: dict[str, Any], filename: str) -> None:
-    """Executes source text so that tracebacks and inspect can show its lines."""
+    """Executes source text so that tracebacks and inspect can show its lines; what it prints is for learners, not for us."""
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), names)
+    with contextlib.redirect_stdout(None):
+        exec(compile(source, filename, "exec"), names)
 
 
 def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tuple[BaseException | None, dict[str, Any]]:

@@ -132,13 +132,13 @@ class Judge:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _verdicts(self, notebook: Notebook, hand_in: _HandIn) -> Iterator[Verdict]:
-        names = _names(notebook, hand_in)
-        checks = notebook.of_kind("check")
-        messages = {check.name: hand_in.run(check, names, hidden=False) for check in checks}
-        for check in checks:
-            if not messages[check.name]:
-                messages[check.name] = hand_in.run(check, names, hidden=True)
+    def _verdicts(self, notebook: Notebook, hand_in: _HandIn) -> list[Verdict]:
+        messages = {check.name: "" for check in notebook.of_kind("check")}
+        for hidden in (False, True):
+            names = _names(notebook, hand_in)
+            for check in notebook.of_kind("check"):
+                if not messages[check.name]:
+                    messages[check.name] = hand_in.run(check, names, hidden=hidden)
         verdicts = []
         for cell in notebook.of_kind("check", "answer"):
             if cell.kind == "answer":
@@ -245,7 +245,7 @@ class _HandIn:
             except _Trouble as e:
                 self._endless.add(place)
                 self._cells_left -= time.monotonic() - started
-                self._note(cell, f"{e.args[0]}; it was left out")
+                self._note(cell, f"{e.args[0].rstrip('.')}; it was left out")
                 if self._cells_left <= 0 or time.monotonic() > self._end:
                     self._dead = "The cells of this notebook did not finish in time."
                 return
@@ -349,7 +349,7 @@ class _HandIn:
     def _break(self, sentence: str) -> NoReturn:
         """Fails the check and ends the process; the next check gets a new one."""
         self.close()
-        self._fail(sentence)
+        self._fail(sentence + ".")
 
     @contextmanager
     def _alarm(self, seconds: float) -> Iterator[None]:
@@ -460,12 +460,12 @@ class _Warm:
         """A channel to a new jailed process that has run nothing yet. Raises JailError."""
         try:
             return self._fork()
-        except (OSError, Closed, Late, Malformed, EOFError):  # something outside ended it; once more
+        except (OSError, EOFError):  # something outside ended it; once more
             self.close()
             self._launch()
         try:
             return self._fork()
-        except (OSError, Closed, Late, Malformed, EOFError) as e:
+        except (OSError, EOFError) as e:
             raise JailError(f"the learner's side does not start: {self._last_words() or type(e).__name__}; see grader doctor") from None
 
     def _fork(self) -> Channel:
@@ -474,12 +474,16 @@ class _Warm:
             self._is_warm = True
             self._control.settimeout(20)
         ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
         channel = Channel(ours)
-        channel.deadline = time.monotonic() + 30
-        self._hear(b"f")
-        channel.receive()  # its first word: it is in the jail
+        try:
+            with theirs:
+                socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+            self._hear(b"f")
+            channel.deadline = time.monotonic() + 20
+            channel.receive()  # its first word: it is in the jail
+        except (OSError, EOFError, Closed, Late) as e:
+            channel.close()
+            raise EOFError("a hand-in's process does not start") from e
         return channel
 
     def kill(self) -> None:
@@ -498,6 +502,7 @@ class _Warm:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._errors.close()
 
     def _hear(self, word: bytes) -> None:
         if self._control.recv(1) != word:

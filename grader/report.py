@@ -112,7 +112,7 @@ def _svg(figure: Figure) -> str:
     figure.gca().spines[["top", "right"]].set_visible(False)
     text = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "grader", "svg.fonttype": "none"}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return text.getvalue().partition("<svg")[2].join(("<svg", ""))
 
 

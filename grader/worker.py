@@ -70,7 +70,7 @@ def _warm() -> Shell:
     config = Config()
     config.HistoryManager.enabled = False  # it would start a thread
     shell = Shell.instance(config=config)
-    shell.run_cell("await __import__('asyncio').sleep(0)\n%matplotlib inline", silent=True)
+    shell.run_cell("import asyncio\n%matplotlib inline", silent=True)  # no await: a loop would not survive the fork
     x = torch.zeros(2, requires_grad=True)
     torch.autograd.grad([x * 2], [x], [torch.ones(2)])  # the first call that is given gradients imports hundreds of modules
     (x * 2).sum().backward()

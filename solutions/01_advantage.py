@@ -14,10 +14,6 @@
 # | **You should know** | PyTorch tensors; the idea of a policy gradient: make what went well more likely |
 # | **You will write** | `gae_advantages`, `group_advantages`, `dead_group_probability`, `smallest_group_size`, and a few sentences |
 # | **Next** | Notebook 2, where the advantages enter the loss that GRPO minimises |
-#
-# How it works: run the cells from top to bottom. Where a cell says `YOUR CODE HERE`, replace that line and
-# the one below it by your answer. The cells after it check your answer and tell you in words what they found.
-# You can run them as often as you like.
 
 # %% given setup
 import math
@@ -65,8 +61,8 @@ def number(x):
 # Two questions, two answers each. The answers to the first earn 1 and 2, those to the second 0.5 and 1.5.
 #
 # Reinforcement learning needs a number for each answer that says: more of this, or less? The reward itself
-# will not do. The *better* answer to the second question (1.5) earned less than it takes to stand out from
-# the first question's, and if all rewards are positive, everything is to become more likely, bad answers too.
+# will not do. A reward of 1 is the worst there is in the first group, and would be a good one in the second.
+# And since all four rewards are positive, all four answers would be made more likely, the bad ones too.
 #
 # So compare each answer with its own group, and measure the difference in units of that group's spread:
 #
@@ -134,7 +130,8 @@ r = worth[answers]
 push = np.eye(4)[answers] - policy  # (5000, 8, 4): gradient of log pi(answer) for the four logits
 truth = policy * (worth - policy @ worth)  # the exact policy gradient
 noise = {}
-for name, baseline in {"no baseline": 0.0, "a perfect critic": 11.5, "mean of the group": r.mean(1, keepdims=True)}.items():
+baselines = {"no baseline": 0.0, "a perfect critic": 11.5, "mean of the group": r.mean(1, keepdims=True)}
+for name, baseline in baselines.items():
     estimates = ((r - baseline)[..., None] * push).mean(1)
     noise[name] = np.sqrt(((estimates - estimates.mean(0)) ** 2).sum(1).mean()) / np.linalg.norm(truth)
     print(f"{name:18} noise of one batch: {noise[name]:.2f} times the length of the true gradient")
@@ -221,9 +218,10 @@ def gae_advantages(rewards, values, gamma=0.99, lam=0.95):
 # With lam = 0 a step answers for its own surprise alone.
 expected = [0.04, -0.42, 1.16]  # 0 + .9 x .6 - .5, and so on
 got = gae_advantages(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.5, 0.6, 0.2, 0.4]), gamma=0.9, lam=0.0)
-assert is_vector(got, 3), f"three steps have three advantages, a tensor of floats of shape [3]; you returned {what_is(got)}"
+assert is_vector(got, 3), f"expected floats of shape [3], one for each step; you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
-    f"rewards 0, 0, 1, values .5, .6, .2, .4, gamma .9, lam 0: the surprises are {shown(expected)}, you have {shown(got)}. "
+    f"rewards 0, 0, 1, values .5, .6, .2, .4, gamma .9, lam 0: the surprises are "
+    f"{shown(expected)}, you have {shown(got)}. "
     "Which value stands before a step, which after it, and which of them is discounted?"
 )
 ### BEGIN HIDDEN TESTS
@@ -244,7 +242,7 @@ for _ in range(20):
 r, v, gamma = [1.0, 0.0, 2.0], [0.3, 0.9, 0.1, 0.8], 0.5
 expected = [sum(gamma ** (k - t) * r[k] for k in range(t, 3)) + gamma ** (3 - t) * v[3] - v[t] for t in range(3)]
 got = gae_advantages(torch.tensor(r), torch.tensor(v), gamma=gamma, lam=1.0)
-assert is_vector(got, 3), f"three steps have three advantages, a tensor of floats of shape [3]; you returned {what_is(got)}"
+assert is_vector(got, 3), f"expected floats of shape [3], one for each step; you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
     f"rewards 1, 0, 2, values .3, .9, .1, .8, gamma .5, lam 1: expected {shown(expected)}, you have {shown(got)}. "
     "The last value (.8) is a guess of what is still to come; does it reach every step?"
@@ -259,7 +257,9 @@ for _ in range(20):
     values = [draw.uniform(-1, 1) for _ in range(steps + 1)]
     discount = draw.uniform(0.3, 1)
     followed = [
-        sum(discount ** (k - t) * rewards[k] for k in range(t, steps)) + discount ** (steps - t) * values[steps] - values[t]
+        sum(discount ** (k - t) * rewards[k] for k in range(t, steps))
+        + discount ** (steps - t) * values[steps]
+        - values[t]
         for t in range(steps)
     ]
     answer = gae_advantages(torch.tensor(rewards), torch.tensor(values), gamma=discount, lam=1.0)
@@ -270,10 +270,11 @@ for _ in range(20):
 # In between, each later surprise counts gamma times lam less.
 expected = [0.3402, 1.0504, 0.276, 2.11]  # from surprises of -.08, .94, -.568 and 2.11
 got = gae_advantages(torch.tensor([0.1, 0.7, 0.0, 2.0]), torch.tensor([0.5, 0.4, 0.8, 0.29, 0.5]), gamma=0.8, lam=0.5)
-assert is_vector(got, 4), f"four steps have four advantages, a tensor of floats of shape [4]; you returned {what_is(got)}"
+assert is_vector(got, 4), f"expected floats of shape [4], one for each step; you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
-    f"rewards .1, .7, 0, 2, values .5, .4, .8, .29, .5, gamma .8, lam .5: expected {shown(expected)}, you have {shown(got)}. "
-    "A step answers for the surprises after it, not before it; and each step further away fades by the same factor."
+    f"rewards .1, .7, 0, 2, values .5, .4, .8, .29, .5, gamma .8, lam .5: expected "
+    f"{shown(expected)}, you have {shown(got)}. "
+    "A step answers for the surprises after it, not before it; and each one further away fades by the same factor."
 )
 ### BEGIN HIDDEN TESTS
 import random
@@ -349,7 +350,7 @@ plt.show()
 
 # %% [markdown]
 # At $\lambda = 0$ the blue bar at step 5 stands alone: the critic points at the slip. At $\lambda = .95$ the
-# steps before it are blamed too, since they answer for what followed, and only the steps after it are spared.
+# steps before it are blamed too, since they answer for what followed, and only the steps after it are nearly spared.
 # The dashed line is what a group says about a wrong answer to a question that half of the answers got right:
 # $-1$, for every token alike.
 #
@@ -472,8 +473,8 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #
 # Returns `[N]` floats: every answer measured against its own group, in the order in which they came.
 #
-# One worked number: rewards `[2, 1, 2, 2, 0, 2]` with ids `[5, -1, 5, 5, -1, 5]` make two groups, 2, 2, 2, 2
-# and 1, 0, so the advantages are `[0, 1, 0, 0, -1, 0]`.
+# One worked number: rewards `[2, 1, 2, 2, 0, 1]` with ids `[5, -1, 5, 5, -1, 5]` make two groups, 2, 2, 2, 1
+# and 1, 0, so the advantages are `[.5774, 1, .5774, .5774, -1, -1.7321]`.
 #
 # - Divide by the std of the group itself, with $G$, not $G - 1$.
 # - Ids are labels. They may be negative or as large as int64 allows ($10^{15}$ and $10^{15} + 1$ are two
@@ -524,14 +525,16 @@ def group_advantages(rewards, group_ids, eps=1e-6):
 # Zero mean in every group: what one answer gains, its siblings lose.
 ids, rewards = torch.tensor([7, -3, 7, -3, 7]), torch.tensor([1.0, 0.0, 0.0, 2.0, 3.0])
 got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 5), f"five answers have five advantages, a tensor of floats of shape [5]; you returned {what_is(got)}"
+assert is_vector(got, 5), f"expected floats of shape [5], one for each answer; you returned {what_is(got)}"
 for g in (7, -3):
     mine = got[ids == g]
     assert abs(mine.mean().item()) < 1e-5, (
         f"group {g} has the rewards {shown(rewards[ids == g])}; its advantages {shown(mine)} average "
         f"{mine.mean().item():.3f}, not 0. Is each answer compared with its own group?"
     )
-    assert mine.max() - mine.min() > 0.5, f"group {g}: its rewards {shown(rewards[ids == g])} differ, its advantages {shown(mine)} hardly do"
+    assert mine.max() - mine.min() > 0.5, (
+        f"group {g}: its rewards {shown(rewards[ids == g])} differ, its advantages {shown(mine)} hardly do"
+    )
 ### BEGIN HIDDEN TESTS
 import random
 
@@ -567,9 +570,10 @@ ids = torch.tensor([4, 9, 9, 4, 4, 9, 4, 9])
 rewards = torch.tensor([2.0, 3.0, 0.0, 1.0, 2.0, 0.0, 2.0, 3.0])
 expected = [0.5774, 1.0, -1.0, -1.7321, 0.5774, -1.0, 0.5774, 1.0]  # 2, 1, 2, 2 in group 4; 3, 0, 0, 3 in group 9
 got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 8), f"eight answers have eight advantages, a tensor of floats of shape [8]; you returned {what_is(got)}"
+assert is_vector(got, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(got)}"
 assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
-    f"group 4 earned 2, 1, 2, 2 and group 9 earned 3, 0, 0, 3, mixed. Expected {shown(expected)}, you have {shown(got)}. "
+    f"group 4 earned 2, 1, 2, 2 and group 9 earned 3, 0, 0, 3, mixed. Expected "
+    f"{shown(expected)}, you have {shown(got)}. "
     "Whose mean and whose std did each answer meet, and what does the std divide by?"
 )
 ### BEGIN HIDDEN TESTS
@@ -593,9 +597,10 @@ ids = torch.tensor([0, 1, 1, 0, 1, 0])
 rewards = torch.tensor([0.0, 1000.3, 1001.1, 0.0001, 1004.2, 0.001])
 expected = [-0.8154, -0.9315, -0.4558, -0.593, 1.3873, 1.4084]
 got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 6), f"six answers have six advantages, a tensor of floats of shape [6]; you returned {what_is(got)}"
+assert is_vector(got, 6), f"expected floats of shape [6], one for each answer; you returned {what_is(got)}"
 assert all(abs(a - e) < 5e-3 for a, e in zip(got.tolist(), expected)), (
-    f"group 0 earned 0, .0001, .001, group 1 earned 1000.3, 1001.1, 1004.2. Expected {shown(expected)}, you have {shown(got)}. "
+    f"group 0 earned 0, .0001, .001, group 1 earned 1000.3, 1001.1, 1004.2. Expected "
+    f"{shown(expected)}, you have {shown(got)}. "
     "What happens in your code to a spread that is small, or small against the level?"
 )
 ### BEGIN HIDDEN TESTS
@@ -622,10 +627,11 @@ ids = torch.tensor([3, -3, big + 3, -3, big + 4, 3, big + 3, -3, big + 4])
 rewards = torch.tensor([1.0, 2.0, 0.0, 4.0, 5.0, 0.0, 2.0, 0.0, 3.0])
 expected = [1.0, 0.0, -1.0, 1.2247, 1.0, -1.0, 1.0, -1.2247, -1.0]
 got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 9), f"nine answers have nine advantages, a tensor of floats of shape [9]; you returned {what_is(got)}"
+assert is_vector(got, 9), f"expected floats of shape [9], one for each answer; you returned {what_is(got)}"
 assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
     "four groups, mixed: 3 earned 1, 0; -3 earned 2, 4, 0; 2^60 + 3 earned 0, 2; 2^60 + 4 earned 5, 3. "
-    f"Expected {shown(expected)}, you have {shown(got)}. Are these four groups in your code, and does each answer get its own number back?"
+    f"Expected {shown(expected)}, you have {shown(got)}. "
+    "Are these four groups in your code, and does each answer get its own number back?"
 )
 ### BEGIN HIDDEN TESTS
 import random
@@ -636,7 +642,7 @@ labels = [0, 1, 3, -3, 7, 7 + 2**60, 7 - 2**60, 10**15, 10**15 + 1, -(10**15), 2
 for _ in range(20):
     names = draw.sample(labels, 4) + [7, 7 + 2**60] * draw.randint(0, 1)
     sizes = {name: draw.randint(2, 6) for name in names}
-    rows = [(name, draw.choice([0, 0.5, 1]) if k > 1 else float(k)) for name, size in sizes.items() for k in range(size)]
+    rows = [(name, [0, 1, *draw.choices([0, 0.5, 1], k=4)][k]) for name, size in sizes.items() for k in range(size)]
     draw.shuffle(rows)
     of_group = {g: [v for h, v in rows if h == g] for g, _ in rows}
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
@@ -652,7 +658,7 @@ ids = torch.tensor([5, 8, 2, 8, 8, 2, 8, 2])
 rewards = torch.tensor([3.0, 0.5, 3.0, 0.5, 0.5, 1.0, 0.5, 1.0])
 expected = [0.0, 0.0, 1.4142, 0.0, 0.0, -0.7071, 0.0, -0.7071]
 got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 8), f"eight answers have eight advantages, a tensor of floats of shape [8]; you returned {what_is(got)}"
+assert is_vector(got, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
     "group 5 is a single answer (3), group 8 has four rewards of .5, group 2 has 3, 1, 1. "
     f"Expected {shown(expected)}, you have {shown(got)}. Who has anybody to be compared with?"
@@ -704,7 +710,7 @@ for dtype in (torch.int64, torch.int32, torch.float64, torch.float32) * 5:
 # Equal rewards are equal in float32, too: six times 0.9 gives 0.
 expected = [0.0] * 3 + [1.0] + [0.0] * 3 + [-1.0]
 got = group_advantages(torch.tensor([0.9, 0.9, 0.9, 1.0, 0.9, 0.9, 0.9, 0.0]), torch.tensor([3, 3, 3, 1, 3, 3, 3, 1]))
-assert is_vector(got, 8), f"eight answers have eight advantages, a tensor of floats of shape [8]; you returned {what_is(got)}"
+assert is_vector(got, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-5 for a, e in zip(got.tolist(), expected)), (
     f"six rewards of .9 in one group, 1 and 0 in another: expected {shown(expected)}, you have {shown(got)}. "
     "What is the mean of six times .9 in float32? See the trap above."
@@ -716,7 +722,8 @@ draw = random.Random(SEED + 25)
 for _ in range(20):
     rows = []
     for g in range(4):
-        rows += [(g, draw.choice([0.1, 0.2, 0.3, 0.6, 0.7, 0.9, -0.9, -0.3, round(draw.uniform(0.05, 1), 3)]), 0.0)] * draw.randint(3, 12)
+        equal = draw.choice([0.1, 0.2, 0.3, 0.6, 0.7, 0.9, -0.9, -0.3, round(draw.uniform(0.05, 1), 3)])
+        rows += [(g, equal, 0.0)] * draw.randint(3, 12)
     rows += [(9, 0.0, -1.0), (9, 1.0, 1.0)] * draw.randint(1, 3)
     draw.shuffle(rows)
     answer = group_advantages(torch.tensor([r for _, r, _ in rows]), torch.tensor([g for g, _, _ in rows]))
@@ -745,7 +752,8 @@ print(f"1 of 16 right: {distance[0]:.2f}, 8 of 16 right: {distance[7]:.2f}")
 fig, ax = plt.subplots()
 ax.bar(right_ones, distance, color=BLUE)
 ax.axhline(1, color=ORANGE, linestyle="--", label="without the division: 1 for every question")
-ax.set(xlabel="right answers among 16", ylabel="advantage of a right answer\nminus that of a wrong one", xticks=right_ones)
+ax.set(xlabel="right answers among 16", xticks=right_ones)
+ax.set_ylabel("advantage of a right answer\nminus that of a wrong one")
 ax.legend(loc="upper center")
 plt.show()
 
@@ -811,7 +819,8 @@ centred = pairs - pairs.mean(1, keepdim=True)
 print("\npairs, own std:       ", [round(x, 2) for x in own.tolist()])
 print("pairs, pooled std:    ", [round(x, 2) for x in (centred / centred.std(unbiased=False)).flatten().tolist()])
 
-correct, brevity = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.tensor([-40.0, -10.0, -35.0, -15.0])  # minus the words used
+correct = torch.tensor([1.0, 0.0, 1.0, 0.0])
+brevity = torch.tensor([-40.0, -10.0, -35.0, -15.0])  # minus the words used
 one_group = torch.zeros(4, dtype=torch.int64)
 print("\ncorrect:              ", correct.tolist())
 print("sum, then advantage:  ", [round(x, 2) for x in group_advantages(correct + brevity, one_group).tolist()])
@@ -879,7 +888,8 @@ def draw_group(p=0.3, size=4):
     chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in range(size + 1)]
     _, ax = plt.subplots(figsize=(7, 2.6))
     ax.bar(range(size + 1), chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE])
-    ax.set(xlabel="right answers in the group", ylabel="probability", ylim=(0, 1), title=f"alive: {sum(chance[1:-1]):.0%} of the groups")
+    ax.set(xlabel="right answers in the group", ylabel="probability", ylim=(0, 1))
+    ax.set_title(f"alive: {sum(chance[1:-1]):.0%} of the groups")
     plt.show()
 
 
@@ -924,7 +934,8 @@ def dead_group_probability(p, group_size):
 # The probability is that of the outcomes in which all answers are alike.
 got = dead_group_probability(0.3, 4)
 assert abs(number(got) - 0.2482) < 1e-6, (
-    f"p = .3, G = 4: expected .2482, you have {shown(got)}. Which of the 16 possible outcomes leave nobody to compare with?"
+    f"p = .3, G = 4: expected .2482, you have {shown(got)}. "
+    "Which of the 16 possible outcomes leave nobody to compare with?"
 )
 ### BEGIN HIDDEN TESTS
 import itertools
@@ -944,7 +955,8 @@ for _ in range(12):
 # A question that is too easy is as dead as one that is too hard.
 got = (dead_group_probability(0.1, 8), dead_group_probability(0.9, 8))
 assert all(abs(number(x) - 0.43046722) < 1e-6 for x in got), (
-    f"G = 8: p = .1 and p = .9 are dead equally often, .430467; you have {shown(got)}. Are both kinds of dead groups in?"
+    f"G = 8: p = .1 and p = .9 are dead equally often, .430467; you have {shown(got)}. "
+    "Are both kinds of dead groups in?"
 )
 ### BEGIN HIDDEN TESTS
 import random
@@ -959,9 +971,10 @@ for _ in range(12):
 
 # %% check dead_for_certain points=1
 # A group of one is always dead, and so is a question that never or always succeeds.
-got = (dead_group_probability(0.4, 1), dead_group_probability(0.0, 5), dead_group_probability(1.0, 5), dead_group_probability(0.5, 2))
+got = tuple(dead_group_probability(p, size) for p, size in [(0.4, 1), (0.0, 5), (1.0, 5), (0.5, 2)])
 assert all(abs(number(x) - e) < 1e-6 for x, e in zip(got, (1, 1, 1, 0.5))), (
-    f"(p, G) = (.4, 1), (0, 5), (1, 5) are dead for certain and (.5, 2) half of the time: expected [1, 1, 1, .5], you have {shown(got)}"
+    f"(p, G) = (.4, 1), (0, 5), (1, 5) are dead for certain and (.5, 2) half of the time: "
+    f"expected [1, 1, 1, .5], you have {shown(got)}"
 )
 ### BEGIN HIDDEN TESTS
 import random
@@ -989,7 +1002,8 @@ fig, ax = plt.subplots(figsize=(7, 3.6))
 picture = ax.pcolormesh(ps, sizes, dead, cmap="cividis", vmin=0, vmax=1)
 lines = ax.contour(ps, sizes, dead, levels=[0.05, 0.2, 0.5, 0.8], colors="white", linewidths=1)
 ax.clabel(lines, fmt="%g", fontsize=9)
-ax.set(xlabel="p, the probability that an answer is right", ylabel="G, answers per question", yticks=[2, 4, 8, 16, 24, 32])
+ax.set(xlabel="p, the probability that an answer is right", ylabel="G, answers per question")
+ax.set_yticks([2, 4, 8, 16, 24, 32])
 fig.colorbar(picture, label="probability of a dead group")
 plt.show()
 
@@ -1110,8 +1124,9 @@ ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False, f
 plt.show()
 for skill in (-3, -1, 1, 3, 5, 7):
     right = np.mean([1 / (1 + math.exp(d - skill)) for d in difficulties])
-    parts = ", ".join(f"{n} {alive(skill, d):.2f}" for n, d in zip(names, difficulties))
-    print(f"skill {skill:2}: {right:4.0%} right; alive: {parts}; all {np.mean([alive(skill, d) for d in difficulties]):.2f}")
+    shares = [alive(skill, d) for d in difficulties]
+    parts = ", ".join(f"{n} {share:.2f}" for n, share in zip(names, shares))
+    print(f"skill {skill:2}: {right:4.0%} right; alive: {parts}; all {np.mean(shares):.2f}")
 
 # %% [markdown]
 # See the hills move from left to right. For the weak model only the easy questions have groups that are
@@ -1142,9 +1157,9 @@ for name, rewards in {"right or wrong": correct, "plus .1 for format": correct +
     a = group_advantages(rewards.flatten(), ids).view(2000, 8)
     dead = (a.abs().max(1).values < 1e-4).float().mean()
     print(f"{name:20} dead groups: {dead:5.1%}")
+    kinds = {"right": correct == 1, "wrong, tidy": (correct == 0) & (tidy == 1), "wrong, untidy": (correct + tidy) == 0}
     for where, rows in {"somebody was right": ~nobody, "nobody was right": nobody}.items():
-        parts = {"right": correct == 1, "wrong, tidy": (correct == 0) & (tidy == 1), "wrong, untidy": (correct == 0) & (tidy == 0)}
-        means = {k: a[rows][m[rows]].mean().item() for k, m in parts.items() if m[rows].any()}
+        means = {kind: a[rows][m[rows]].mean().item() for kind, m in kinds.items() if m[rows].any()}
         print(f"   {where:19}", ", ".join(f"{k} {v:+.2f}" for k, v in means.items()))
 
 # %% [markdown]

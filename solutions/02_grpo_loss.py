@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 2. The GRPO loss
 #
-# At the end of notebook 1 every answer carried a number: how much better than its siblings it is. This notebook
-# turns that number into a push on the model, and it does so with one line that fits on a T-shirt. You will write the
-# line, draw it, catch three famous bugs in it, and carry it from whole answers to single tokens.
+# At the end of notebook 1 every answer carried a number: how much better than its siblings it is. This
+# notebook turns that number into a push on the model, and it does so with one line that fits on a T-shirt.
+# You will write the line, draw it, catch three famous bugs in it, and carry it from whole answers to single
+# tokens.
 #
 # | | |
 # |---|---|
@@ -29,23 +30,26 @@ plt.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": plt.cycler(c
 # %% [markdown]
 # ## Several steps on one batch
 #
-# Sampling is the expensive part: the model writes hundreds of answers, token by token. It would be a pity to take one
-# gradient step and throw them away. So we take a few. But after the first step the model is no longer the one
-# that wrote the answers, and an average over its own old answers is not an average over what it would write now.
+# Sampling is the expensive part: the model writes hundreds of answers, token by token. It would be a pity to
+# take one gradient step and throw them away. So we take a few. But after the first step the model is no
+# longer the one that wrote the answers, and an average over its own old answers is not an average over what
+# it would write now.
 #
 # The mend is a weight. An answer that has become twice as likely since it was sampled stands for twice as many:
 #
 # $$\rho_i = \frac{\pi_{\text{new}}(\text{answer}_i)}{\pi_{\text{old}}(\text{answer}_i)}
 # = \exp\bigl(\log\pi_{\text{new}} - \log\pi_{\text{old}}\bigr)$$
 #
-# In words: how many times more likely is this answer now than when it was written? `old` is the policy that sampled
-# the batch; its log-probs were written down at sampling time and never change. `new` is the policy being trained, and
-# only `new` carries a gradient. (The reference model of notebook 3 is a third policy. It has no part in this ratio.)
+# In words: how many times more likely is this answer now than when it was written? `old` is the policy that
+# sampled the batch; its log-probs were written down at sampling time and never change. `new` is the policy
+# being trained, and only `new` carries a gradient. (The reference model of notebook 3 is a third policy. It
+# has no part in this ratio.)
 #
 # The subtraction comes before the exponential, and not for beauty. An answer of a hundred tokens has a log-prob
 # of about -110; its probability is no longer a number that float32 can hold.
 #
-# **Before you run the next cell**, guess: what does float32 make of $e^{-111} / e^{-110}$, whose true value is 0.368?
+# **Before you run the next cell**, guess: what does float32 make of $e^{-111} / e^{-110}$, whose true value
+# is 0.368?
 
 # %% show why_logs_first
 new, old = torch.tensor(-111.0), torch.tensor(-110.0)
@@ -62,8 +66,9 @@ print("subtract first, then exp:", round((new - old).exp().item(), 3))
 #
 # $$S_i = \min\bigl(\;\rho_i A_i,\;\; \operatorname{clip}(\rho_i,\, 1-\varepsilon,\, 1+\varepsilon)\, A_i\;\bigr)$$
 #
-# In words: the first is the honest estimate, the second pretends that the ratio never left the band around 1, and the
-# minimum says "no credit beyond the band". The loss is what an optimiser minimises, so it is minus the mean:
+# In words: the first is the honest estimate, the second pretends that the ratio never left the band around 1,
+# and the minimum says "no credit beyond the band". The loss is what an optimiser minimises, so it is minus
+# the mean:
 #
 # $$L = -\frac1N \sum_{i=1}^{N} S_i$$
 #
@@ -95,16 +100,16 @@ def draw_surrogate(low=0.2, high=0.2, size=1.0, ratio=1.5):
 draw_surrogate()
 
 # %% [markdown]
-# See where each line is flat: to the *right* of the band for a good answer, to the *left* of it for a bad one. There
-# the gradient is zero. Everywhere else, the other two outer regions included, it is alive.
+# See where each line is flat: to the *right* of the band for a good answer, to the *left* of it for a bad
+# one. There the gradient is zero. Everywhere else, the other two outer regions included, it is alive.
 #
 # | | ratio below $1-\varepsilon$ | inside the band | ratio above $1+\varepsilon$ |
 # |---|---|---|---|
 # | $A > 0$ | alive: a good answer became rarer, bring it back | alive | **flat**: already pushed up enough |
 # | $A < 0$ | **flat**: already pushed down enough | alive | alive: a bad answer became likelier, stop it |
 #
-# So "a ratio of 2 is clipped to 1.2" is half the truth. For $A = 1$, $\rho = 1.5$ the surrogate is 1.2; for $A = -1$,
-# $\rho = 1.5$ it is $-1.5$, the whole of it. The minimum only ever takes credit away, never blame.
+# So "a ratio of 2 is clipped to 1.2" is half the truth. For $A = 1$, $\rho = 1.5$ the surrogate is 1.2; for
+# $A = -1$, $\rho = 1.5$ it is $-1.5$, the whole of it. The minimum only ever takes credit away, never blame.
 #
 # Now move it. Put the ratio at 0.5: which of the two dots has slope 0? Then pull the two ends of the band apart.
 
@@ -115,7 +120,13 @@ try:
     def slider(value, top, name):
         return FloatSlider(value=value, min=0.0, max=top, step=0.05, description=name, continuous_update=False)
 
-    interact(draw_surrogate, low=slider(0.2, 0.9, "eps low"), high=slider(0.2, 1.0, "eps high"), size=slider(1.0, 2.0, "|A|"), ratio=slider(0.5, 2.4, "ratio"))
+    interact(
+        draw_surrogate,
+        low=slider(0.2, 0.9, "eps low"),
+        high=slider(0.2, 1.0, "eps high"),
+        size=slider(1.0, 2.0, "|A|"),
+        ratio=slider(0.5, 2.4, "ratio"),
+    )
 except ImportError:
     print("No ipywidgets here, so no sliders. Change the numbers by hand; this is the ratio at 0.5:")
     draw_surrogate(low=0.2, high=0.2, size=1.0, ratio=0.5)
@@ -123,12 +134,13 @@ except ImportError:
 # %% [markdown]
 # ### Clip-higher: a band that is wider upwards
 #
-# The two ends need not be equal. With one $\varepsilon$ of 0.2 a token of probability 0.9 may rise to 1.08, that is, as
-# far as it likes, while a rare token of probability 0.01 stops earning at 0.012. Rare tokens are where new ideas
-# come from, and a band that holds them down makes the policy less varied with every step.
+# The two ends need not be equal. With one $\varepsilon$ of 0.2 a token of probability 0.9 may rise to 1.08,
+# that is, as far as it likes, while a rare token of probability 0.01 stops earning at 0.012. Rare tokens are
+# where new ideas come from, and a band that holds them down makes the policy less varied with every step.
 #
-# DAPO therefore keeps $\varepsilon_{\text{low}} = 0.2$ and raises $\varepsilon_{\text{high}}$ to 0.28. The lower end stays
-# where it is: a wider one would let probabilities be pushed to zero, and what is never sampled never comes back.
+# DAPO therefore keeps $\varepsilon_{\text{low}} = 0.2$ and raises $\varepsilon_{\text{high}}$ to 0.28. The
+# lower end stays where it is: a wider one would let probabilities be pushed to zero, and what is never
+# sampled never comes back.
 #
 # **Guess first**: how much more room does the rare token get from 0.28, in probability?
 
@@ -138,15 +150,16 @@ for p in (0.01, 0.1, 0.5, 0.9):
     print(f"{p:11.2f}   {min(1.0, p * 1.20):23.4f}   {min(1.0, p * 1.28):23.4f}")
 
 # %% [markdown]
-# A relative band is a small absolute one for a rare token: 0.002 of room becomes 0.0028. That is little in one batch,
-# and 40 % more in every batch. (In this course the band stays symmetric: one number, `clip_range`.)
+# A relative band is a small absolute one for a rare token: 0.002 of room becomes 0.0028. That is little in
+# one batch, and 40 % more in every batch. (In this course the band stays symmetric: one number,
+# `clip_range`.)
 
 # %% [markdown]
 # ## Whose mean, whose std?
 #
-# The advantage is that of notebook 1, with the same conventions: the mean and the population std (divide by $G$)
-# of the answer's **own group**, the std clamped from below by `eps`. There is a tempting shortcut: one mean and one std
-# for the whole batch. It is one line shorter and it trains. What does it do?
+# The advantage is that of notebook 1, with the same conventions: the mean and the population std (divide by
+# $G$) of the answer's **own group**, the std clamped from below by `eps`. There is a tempting shortcut: one
+# mean and one std for the whole batch. It is one line shorter and it trains. What does it do?
 #
 # Take two prompts. On the easy one three answers of four are right, on the hard one one of four.
 #
@@ -165,7 +178,9 @@ for ax, A, title in ((axes[0], by_group, "own group (GRPO)"), (axes[1], by_batch
     ax.bar(range(8), A.tolist(), color=[BLUE] * 4 + [ORANGE] * 4)
     ax.axhline(0, color="black", lw=0.8)
     ax.set_xticks(range(8), names, rotation=60)
-    ax.set_title(f"{title}: easy sums to {round(A[:4].sum().item()):+d}, hard to {round(A[4:].sum().item()):+d}", fontsize=10)
+    ax.set_title(
+        f"{title}: easy sums to {round(A[:4].sum().item()):+d}, hard to {round(A[4:].sum().item()):+d}", fontsize=10
+    )
     ax.set_xlabel("answers: easy prompt blue, hard prompt orange")
 axes[0].set_ylabel("advantage (stds)")
 plt.show()
@@ -173,18 +188,19 @@ print("own group:  ", [round(a, 3) for a in by_group.tolist()])
 print("whole batch:", [round(a, 3) for a in by_batch.tolist()])
 
 # %% [markdown]
-# Look at the sums above the bars. Within its own group every prompt's advantages cancel: the lone right answer to the
-# hard prompt gets 1.732, and the lone failure on the easy one gets -1.732. Over the whole batch every right answer
-# gets +1 and every wrong one -1, so the easy prompt as a whole is praised (+2) and the hard one blamed (-2). Answers
-# are then judged for the prompt they were dealt, and the rare success, the most informative sample here, is worth no
-# more than a routine one. On the toy of notebook 4 the accuracy curve will not betray this bug. Only a test will.
+# Look at the sums above the bars. Within its own group every prompt's advantages cancel: the lone right
+# answer to the hard prompt gets 1.732, and the lone failure on the easy one gets -1.732. Over the whole batch
+# every right answer gets +1 and every wrong one -1, so the easy prompt as a whole is praised (+2) and the
+# hard one blamed (-2). Answers are then judged for the prompt they were dealt, and the rare success, the most
+# informative sample here, is worth no more than a routine one. On the toy of notebook 4 the accuracy curve
+# will not betray this bug. Only a test will.
 
 # %% [markdown]
 # ## A batch that separates right from wrong
 #
-# Many wrong losses agree with the right one on a tidy batch: two groups of two, side by side, ratios near 1. So ours
-# is untidy on purpose. Three prompts with the labels 7, -3 and 42, mixed; one prompt with a single answer; every clip
-# region visited. It comes from a function, so that every check gets a fresh copy.
+# Many wrong losses agree with the right one on a tidy batch: two groups of two, side by side, ratios near 1.
+# So ours is untidy on purpose. Three prompts with the labels 7, -3 and 42, mixed; one prompt with a single
+# answer; every clip region visited. It comes from a function, so that every check gets a fresh copy.
 
 # %% given separating_batch
 def separating_batch():
@@ -218,14 +234,19 @@ def tensor_of_shape(x, shape, what):
 
 def loss_and_advantages(result, n):
     """The two results of compute_grpo_loss, once they are sure to be a scalar and n numbers."""
-    assert isinstance(result, (tuple, list)) and len(result) == 2, f"compute_grpo_loss returns (loss, advantages); what came is {describe(result)}"
+    assert isinstance(result, (tuple, list)) and len(result) == 2, (
+        f"compute_grpo_loss returns (loss, advantages); what came is {describe(result)}"
+    )
     loss = tensor_of_shape(result[0], (), "the loss, first of the two results, is one number")
     return loss, tensor_of_shape(result[1], (n,), "the advantages, second of the two results, one for each answer")
 
 
 def gradient(value, x):
     """d value / d x, or a sentence that says why there is none."""
-    assert value.requires_grad, "no gradient can flow: the result is not connected to the new log-probs. Was something detached on the way, or computed under no_grad?"
+    assert value.requires_grad, (
+        "no gradient can flow: the result is not connected to the new log-probs. Was something detached on the "
+        "way, or computed under no_grad?"
+    )
     value.sum().backward()
     assert x.grad is not None, "the gradient does not reach the new log-probs. Was something detached on the way?"
     return x.grad
@@ -248,30 +269,32 @@ def close(a, b, tolerance):
 # | `clip_range` | float | $\varepsilon$ of the band |
 # | `eps` | float | the smallest std to divide by |
 #
-# Returns `(loss, advantages)`: a scalar tensor to minimise, and `[N]` floats. One worked number: one group with rewards
-# 1 and 0, hence advantages 1 and -1, and ratios 1.5 and 1.5. The surrogates are 1.2 and -1.5, the loss is 0.15.
-# On the separating batch the loss is 0.015724.
+# Returns `(loss, advantages)`: a scalar tensor to minimise, and `[N]` floats. One worked number: one group
+# with rewards 1 and 0, hence advantages 1 and -1, and ratios 1.5 and 1.5. The surrogates are 1.2 and -1.5,
+# the loss is 0.15. On the separating batch the loss is 0.015724.
 #
 # - Ids are labels: negative, huge, unsorted, mixed; groups of any size. Each answer keeps its place.
 # - Use the std of the group itself (divide by $G$, not $G-1$), never smaller than `eps`.
-# - A group whose rewards are all equal, or that has one answer, teaches nothing: its advantages are 0 (up to 1e-5).
-#   Mind float32: six rewards of 0.9 do not average to 0.9. Where a division by a tiny std could follow, count in float64.
+# - A group whose rewards are all equal, or that has one answer, teaches nothing: its advantages are 0 (up to
+#   1e-5). Mind float32: six rewards of 0.9 do not average to 0.9. Where a division by a tiny std could
+#   follow, count in float64.
 # - Whole-number rewards are welcome and give float advantages. Nothing that comes in is written to.
 # - Log-probs may be as low as -400: think of the first cell of this notebook.
 #
-# There are three TODOs, one region each. The names that pass from one to the next are in the banners. A loop over the
-# groups is fine for every check; doing without one is the sport of it (and 1,000,000 answers will thank you).
+# There are three TODOs, one region each. The names that pass from one to the next are in the banners. A loop
+# over the groups is fine for every check; doing without one is the sport of it (and 1,000,000 answers will
+# thank you).
 #
 # <details><summary>A hint for TODO 1</summary>
 #
-# `group_ids.unique(return_inverse=True)` renames any labels to 0, 1, 2, … . A sum per label is then one `index_add_`,
-# and indexing with the inverse hands each answer its group's number back.
+# `group_ids.unique(return_inverse=True)` renames any labels to 0, 1, 2, … . A sum per label is then one
+# `index_add_`, and indexing with the inverse hands each answer its group's number back.
 # </details>
 #
 # <details><summary>A hint for TODO 2</summary>
 #
-# The formulas above, in the order in which they stand. `clamp` is torch's name for clip. Keep both surrogates: which of
-# them counts is decided later, answer by answer.
+# The formulas above, in the order in which they stand. `clamp` is torch's name for clip. Keep both
+# surrogates: which of them counts is decided later, answer by answer.
 # </details>
 #
 # <details><summary>A hint for TODO 3</summary>
@@ -323,7 +346,7 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
     # How: take the smaller surrogate of each answer, average over the answers, change the sign.
     # Core line: loss = -torch.min(unclipped, clipped).mean()
     # Mathematics: a lower bound on the improvement; its slope is 0 only where A > 0, r > 1+eps or A < 0, r < 1-eps.
-    # In practice: a good answer stops being pushed once it has moved enough, and a slip in the wrong direction is mended.
+    # In practice: a good answer stops being pushed once it has moved enough, and a slip the wrong way is mended.
     loss = -torch.min(unclipped, clipped).mean()
     ### END SOLUTION
 
@@ -336,7 +359,10 @@ _, got = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
 assert got.is_floating_point(), f"advantages are floats, not {got.dtype}"
 for i in range(8):
     group = separating_batch()["group_ids"][i].item()
-    assert close(got[i], expected[i], 1e-4), f"answer {i} (group {group}): the advantage is {got[i]:.4f}, not {expected[i]:.4f}. Which answers does it have to be compared with, and what is the unit?"
+    assert close(got[i], expected[i], 1e-4), (
+        f"answer {i} (group {group}): the advantage is {got[i]:.4f}, not {expected[i]:.4f}. Which answers does "
+        "it have to be compared with, and what is the unit?"
+    )
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev  # an independent way: plain Python, exact means
 
@@ -346,7 +372,9 @@ for _ in range(8):
     rewards = torch.randint(0, 3, (40,), generator=draw) / 2 + torch.randint(0, 20, (1,), generator=draw)
     log_probs = -torch.rand(40, generator=draw)
     groups = {g: [r for r, i in zip(rewards.tolist(), ids.tolist()) if i == g] for g in ids.tolist()}
-    right = torch.tensor([(r - fmean(groups[g])) / max(pstdev(groups[g]), 1e-6) for r, g in zip(rewards.tolist(), ids.tolist())])
+    right = torch.tensor(
+        [(r - fmean(groups[g])) / max(pstdev(groups[g]), 1e-6) for r, g in zip(rewards.tolist(), ids.tolist())]
+    )
     _, mine = loss_and_advantages(compute_grpo_loss(log_probs + 0.1, log_probs, rewards.clone(), ids.clone()), 40)
     assert close(mine, right, 3e-5), "an advantage of a random batch is off"
 ### END HIDDEN TESTS
@@ -355,16 +383,25 @@ for _ in range(8):
 # Zero mean in every group: what one answer gains, its siblings lose.
 ids = torch.tensor([5, -9, 5, 10**12, -9, 5, 10**12, 5, 3, -9])
 rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1])  # whole numbers; a tie among the huge id; id 3 is alone
-_, got = loss_and_advantages(compute_grpo_loss(torch.full((10,), -2.0), torch.full((10,), -2.1), rewards.clone(), ids.clone()), 10)
+_, got = loss_and_advantages(
+    compute_grpo_loss(torch.full((10,), -2.0), torch.full((10,), -2.1), rewards.clone(), ids.clone()), 10
+)
 for g, varied in ((5, True), (-9, True), (10**12, False), (3, False)):
     mine = got[ids == g].double()
-    assert abs(mine.mean().item()) < 1e-5, f"group {g}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared with its own group, and is anything left when all its rewards are equal?"
-    assert varied == (mine.abs().sum().item() > 0.5), f"group {g} has rewards {rewards[ids == g].tolist()} and got the advantages {describe(mine)}. A group teaches something exactly when its rewards differ."
+    assert abs(mine.mean().item()) < 1e-5, (
+        f"group {g}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared with its own "
+        "group, and is anything left when all its rewards are equal?"
+    )
+    assert varied == (mine.abs().sum().item() > 0.5), (
+        f"group {g} has rewards {rewards[ids == g].tolist()} and got the advantages {describe(mine)}. A group "
+        "teaches something exactly when its rewards differ."
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
 for trial in range(12):
     ids = torch.randint(0, 6, (50,), generator=draw)
-    labels = torch.randperm(2000, generator=draw)[:8] * 10 ** (13 * (trial // 2 % 2)) - 10**6 * (trial % 3)  # negative, huge, unsorted
+    labels = torch.randperm(2000, generator=draw)[:8] * 10 ** (13 * (trial // 2 % 2))  # huge, unsorted
+    labels -= 10**6 * (trial % 3)  # negative
     ids = labels[ids]
     rewards = torch.randint(-3, 4, (50,), generator=draw)
     ids[17], ids[[4, 30, 41]] = labels[6], labels[7]  # one answer alone, one group of ties
@@ -372,40 +409,74 @@ for trial in range(12):
     if trial % 2:
         rewards = rewards.float() / 4
     log_probs = -3 * torch.rand(50, generator=draw)
-    _, mine = loss_and_advantages(compute_grpo_loss(log_probs.clone(), log_probs.clone(), rewards.clone(), ids.clone()), 50)
+    _, mine = loss_and_advantages(
+        compute_grpo_loss(log_probs.clone(), log_probs.clone(), rewards.clone(), ids.clone()), 50
+    )
     for g in ids.unique():
         own = mine[ids == g].double()
         assert abs(own.mean().item()) < 1e-5, "the advantages of a group do not average 0"
-        assert (own.abs().sum().item() > 0.5) == (rewards[ids == g].unique().numel() > 1), "a varied group got nothing, or a uniform one something"
+        assert (own.abs().sum().item() > 0.5) == (rewards[ids == g].unique().numel() > 1), (
+            "a varied group got nothing, or a uniform one something"
+        )
 ### END HIDDEN TESTS
 
 # %% check equal_rewards_teach_nothing points=1
 # Equal rewards teach nothing: six times 0.9 in float32 gives six times 0.
 ids = torch.tensor([1, 1, 2, 1, 1, 2, 1, 1])
-_, got = loss_and_advantages(compute_grpo_loss(torch.full((8,), -2.0), torch.full((8,), -2.0), torch.tensor([0.9, 0.9, 0.0, 0.9, 0.9, 1.0, 0.9, 0.9]), ids.clone()), 8)
-assert close(got[ids == 1], torch.zeros(6), 1e-5), f"six equal rewards gave {describe(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean in float32, and what does the division make of it?"
-assert close(got[ids == 2], torch.tensor([-1.0, 1.0]), 1e-3), f"the other group's rewards, 0 and 1, gave {describe(got[ids == 2])}, not -1 and 1"
+_, got = loss_and_advantages(
+    compute_grpo_loss(
+        torch.full((8,), -2.0),
+        torch.full((8,), -2.0),
+        torch.tensor([0.9, 0.9, 0.0, 0.9, 0.9, 1.0, 0.9, 0.9]),
+        ids.clone(),
+    ),
+    8,
+)
+assert close(got[ids == 1], torch.zeros(6), 1e-5), (
+    f"six equal rewards gave {describe(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean in "
+    "float32, and what does the division make of it?"
+)
+assert close(got[ids == 2], torch.tensor([-1.0, 1.0]), 1e-3), (
+    f"the other group's rewards, 0 and 1, gave {describe(got[ids == 2])}, not -1 and 1"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 2)
 for n in (3, 6, 7, 11, 23, 40):
     value = torch.randint(1, 100, (1,), generator=draw) / 100 + 0.001
-    rewards, ids = torch.cat([value.expand(n), torch.tensor([2.0, 0.0])]), torch.cat([torch.full((n,), -5), torch.tensor([9, 9])])
+    rewards, ids = (
+        torch.cat([value.expand(n), torch.tensor([2.0, 0.0])]),
+        torch.cat([torch.full((n,), -5), torch.tensor([9, 9])]),
+    )
     order = torch.randperm(n + 2, generator=draw)
     rewards, ids = rewards[order], ids[order]
-    _, mine = loss_and_advantages(compute_grpo_loss(torch.full((n + 2,), -1.0), torch.full((n + 2,), -1.0), rewards.clone(), ids.clone()), n + 2)
+    _, mine = loss_and_advantages(
+        compute_grpo_loss(torch.full((n + 2,), -1.0), torch.full((n + 2,), -1.0), rewards.clone(), ids.clone()), n + 2
+    )
     assert close(mine[ids == -5], torch.zeros(n), 1e-5), "equal rewards left a residue"
     assert close(mine[ids == 9], rewards[ids == 9] - 1, 1e-3), "a group that differs"
 ### END HIDDEN TESTS
 
 # %% check rewards_of_any_number_type points=1
 # Whole-number rewards give float advantages, and nothing that comes in is changed.
-batch = {"log_probs_new": torch.tensor([-1.0, -2.0, -3.0, -4.0]), "log_probs_old": torch.tensor([-1.1, -1.9, -3.0, -4.2]), "rewards": torch.tensor([2, 2, 2, 1]), "group_ids": torch.tensor([8, 8, 8, 8])}
+batch = {
+    "log_probs_new": torch.tensor([-1.0, -2.0, -3.0, -4.0]),
+    "log_probs_old": torch.tensor([-1.1, -1.9, -3.0, -4.2]),
+    "rewards": torch.tensor([2, 2, 2, 1]),
+    "group_ids": torch.tensor([8, 8, 8, 8]),
+}
 before = {name: x.clone() for name, x in batch.items()}
 _, got = loss_and_advantages(compute_grpo_loss(**batch), 4)
 for name, x in batch.items():
-    assert torch.equal(x, before[name]), f"{name} was {before[name].tolist()} and is {x.tolist()} after the call. Somebody else may still need it: work on a new tensor."
-assert got.is_floating_point(), f"advantages are floats, not {got.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
-assert close(got, torch.tensor([0.5774, 0.5774, 0.5774, -1.7321]), 1e-3), f"for rewards 2, 2, 2, 1 (int64) the advantages are .577 three times and -1.732, not {describe(got)}"
+    assert torch.equal(x, before[name]), (
+        f"{name} was {before[name].tolist()} and is {x.tolist()} after the call. Somebody else may still need "
+        "it: work on a new tensor."
+    )
+assert got.is_floating_point(), (
+    f"advantages are floats, not {got.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
+)
+assert close(got, torch.tensor([0.5774, 0.5774, 0.5774, -1.7321]), 1e-3), (
+    f"for rewards 2, 2, 2, 1 (int64) the advantages are .577 three times and -1.732, not {describe(got)}"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
 for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
@@ -428,11 +499,21 @@ old = torch.tensor([-110.0, -64.0, -3.0, -400.0])
 new = (old + torch.tensor([1.1, 0.9, 0.5, 1.7]).log()).requires_grad_()
 expected = torch.tensor([math.exp(a - b) for a, b in zip(new.tolist(), old.tolist())])
 advantages = torch.tensor([1.0, -1.0, 1.0, -1.0])  # what the rewards below come to; nothing here is in a flat region
-loss, _ = loss_and_advantages(compute_grpo_loss(new, old.clone(), torch.tensor([1.0, 0.0, 5.0, 2.0]), torch.tensor([0, 0, 1, 1])), 4)
-got = gradient(loss, new) * -4 / advantages  # undo sign, mean and advantage: what is left is the ratio your loss has used
+loss, _ = loss_and_advantages(
+    compute_grpo_loss(new, old.clone(), torch.tensor([1.0, 0.0, 5.0, 2.0]), torch.tensor([0, 0, 1, 1])), 4
+)
+got = (
+    gradient(loss, new) * -4 / advantages
+)  # undo sign, mean and advantage: what is left is the ratio your loss has used
 for i in range(4):
-    assert got[i] > 0, f"answer {i}: your gradient corresponds to a ratio of {got[i]:.4f}. A ratio of two probabilities is positive: no sign, no zero, no NaN. Which line could give this?"
-    assert close(got[i], expected[i], 1e-3 * expected[i]), f"answer {i} is {expected[i]:.4f} times as likely as when it was sampled; your gradient corresponds to {got[i]:.4f}. How does a ratio come out of two logarithms, and how is it averaged?"
+    assert got[i] > 0, (
+        f"answer {i}: your gradient corresponds to a ratio of {got[i]:.4f}. A ratio of two probabilities is "
+        "positive: no sign, no zero, no NaN. Which line could give this?"
+    )
+    assert close(got[i], expected[i], 1e-3 * expected[i]), (
+        f"answer {i} is {expected[i]:.4f} times as likely as when it was sampled; your gradient corresponds to "
+        f"{got[i]:.4f}. How does a ratio come out of two logarithms, and how is it averaged?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 4)
 for trial in range(10):
@@ -462,7 +543,11 @@ loss, _ = loss_and_advantages(compute_grpo_loss(new, **batch), 8)
 got = gradient(loss, new)
 for i in range(8):
     sign = ("A = 0", "A > 0", "A < 0")[A[i]]
-    assert close(got[i], expected[i], 2e-4), f"answer {i} ({sign}, ratio {ratios[i]}): the gradient is {got[i]:.4f}, not {expected[i]:.4f}. Look this region up in the table under the picture: is it flat or alive, and which way should the answer be pushed?"
+    assert close(got[i], expected[i], 2e-4), (
+        f"answer {i} ({sign}, ratio {ratios[i]}): the gradient is {got[i]:.4f}, not {expected[i]:.4f}. Look this "
+        "region up in the table under the picture: is it flat or alive, and which way should the answer be "
+        "pushed?"
+    )
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev
 
@@ -472,7 +557,9 @@ for trial in range(8):
     n = 30
     ids = torch.randint(-3, 3, (n,), generator=draw)
     rewards = torch.randint(0, 3, (n,), generator=draw) / 2
-    ratio = torch.tensor([0.4, 0.7, 0.85, 0.95, 1.1, 1.17, 1.3, 1.9], dtype=torch.float64)[torch.randint(0, 8, (n,), generator=draw)]
+    ratio = torch.tensor([0.4, 0.7, 0.85, 0.95, 1.1, 1.17, 1.3, 1.9], dtype=torch.float64)[
+        torch.randint(0, 8, (n,), generator=draw)
+    ]
     ratio = ratio * (1 + 0.02 * torch.rand(n, generator=draw, dtype=torch.float64))
     old = -5 * torch.rand(n, generator=draw)
     new = (old + ratio.log()).float().requires_grad_()
@@ -484,7 +571,9 @@ for trial in range(8):
         seen.add((A > 0, A < 0, q > 1.2, q < 0.8))
         right.append(0.0 if flat else -A * q / n)
     leaf = new.detach().clone().requires_grad_()
-    loss, _ = loss_and_advantages(compute_grpo_loss(leaf * 1.0 if trial % 2 else leaf, old.clone(), rewards.clone(), ids.clone()), n)
+    loss, _ = loss_and_advantages(
+        compute_grpo_loss(leaf * 1.0 if trial % 2 else leaf, old.clone(), rewards.clone(), ids.clone()), n
+    )
     assert close(gradient(loss, leaf), torch.tensor(right), 1e-4), "a gradient of a random batch is off"
 assert len({s for s in seen if (s[0] or s[1]) and (s[2] or s[3])}) == 4, "the draws have to visit all four regions"
 ### END HIDDEN TESTS
@@ -493,7 +582,10 @@ assert len({s for s in seen if (s[0] or s[1]) and (s[2] or s[3])}) == 4, "the dr
 # The loss is minus the mean of the pessimistic surrogate.
 loss, _ = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
 got = loss.item()
-assert abs(got - 0.015724) < 1e-4, f"on the separating batch the loss is 0.015724, not {got:.6f}. Which surrogate counts for each answer, and how do the eight become one number?"
+assert abs(got - 0.015724) < 1e-4, (
+    f"on the separating batch the loss is 0.015724, not {got:.6f}. Which surrogate counts for each answer, and "
+    "how do the eight become one number?"
+)
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev
 
@@ -520,14 +612,22 @@ expected = torch.tensor([0.0924, -0.0642])
 narrow, _ = loss_and_advantages(compute_grpo_loss(**separating_batch(), clip_range=0.02), 8)
 wide, _ = loss_and_advantages(compute_grpo_loss(**separating_batch(), clip_range=0.45), 8)
 got = torch.stack([narrow.detach(), wide.detach()])
-assert close(got, expected, 2e-4), f"with clip_range 0.02 and 0.45 the separating batch has the losses {describe(expected)}; what came is {describe(got)}. Who decides how wide the band is?"
+assert close(got, expected, 2e-4), (
+    f"with clip_range 0.02 and 0.45 the separating batch has the losses {describe(expected)}; what came is "
+    f"{describe(got)}. Who decides how wide the band is?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 7)
 for clip in (0.05, 0.1, 0.3, 0.5, 0.7):
-    up, down = (math.exp(0.8 + float(torch.rand(1, generator=draw))), math.exp(-1.5 - float(torch.rand(1, generator=draw))))
+    up, down = (
+        math.exp(0.8 + float(torch.rand(1, generator=draw))),
+        math.exp(-1.5 - float(torch.rand(1, generator=draw))),
+    )
     old = -torch.rand(4, generator=draw)
     new = old + torch.tensor([up, down, up, down]).log()
-    loss, _ = loss_and_advantages(compute_grpo_loss(new, old, torch.tensor([3.0, 1.0, 0.5, 1.0]), torch.tensor([4, 4, 2, 2]), clip_range=clip), 4)
+    loss, _ = loss_and_advantages(
+        compute_grpo_loss(new, old, torch.tensor([3.0, 1.0, 0.5, 2.5]), torch.tensor([4, 4, 2, 2]), clip_range=clip), 4
+    )
     right = -((1 + clip) - (1 - clip) - up + down) / 4  # A = 1, -1, -1, 1 at the ratios up, down, up, down
     assert close(loss, right, 5e-4), f"clip_range {clip}"
 ### END HIDDEN TESTS
@@ -536,8 +636,9 @@ for clip in (0.05, 0.1, 0.3, 0.5, 0.7):
 # ---
 # ## STOP
 #
-# The next lines say where the answers are. If a check above is still red, the ten minutes before you look are the
-# ones in which you learn the most. Have you opened the hints? Have you worked one answer of the separating batch by hand?
+# The next lines say where the answers are. If a check above is still red, the ten minutes before you look are
+# the ones in which you learn the most. Have you opened the hints? Have you worked one answer of the
+# separating batch by hand?
 #
 # The answer key is [`solutions/02_grpo_loss.ipynb`](../solutions/02_grpo_loss.ipynb) in the course's folder (an
 # instructor may keep it back). For each of the three TODOs it says in four lines how it is done, which line is the
@@ -586,9 +687,10 @@ if few < 0.1:
 # |---|---|---|
 # | `advantages` | `[N]` floats | one per answer, of any groups |
 #
-# Returns `[N]`: the gradient of the GRPO loss with respect to `log_probs_new`, at `log_probs_new == log_probs_old`. Work
-# it out on paper, then write the formula; you need no autograd. One worked number: among four answers, an
-# advantage of 1 gives -0.25, so the optimiser, which walks against the gradient, makes that answer likelier.
+# Returns `[N]`: the gradient of the GRPO loss with respect to `log_probs_new`, at `log_probs_new ==
+# log_probs_old`. Work it out on paper, then write the formula; you need no autograd. One worked number: among
+# four answers, an advantage of 1 gives -0.25, so the optimiser, which walks against the gradient, makes that
+# answer likelier.
 #
 # <details><summary>A hint</summary>
 #
@@ -608,7 +710,10 @@ def first_step_gradient(advantages):
 advantages = torch.tensor([0.5774, 0.5774, -1.7321, 0.5774])
 expected = torch.tensor([-0.14434, -0.14434, 0.43301, -0.14434])
 got = tensor_of_shape(first_step_gradient(advantages.clone()), (4,), "the gradient has one entry per answer")
-assert close(got, expected, 2e-4), f"for the advantages {advantages.tolist()} the gradient is {[round(g, 4) for g in expected.tolist()]}, not {describe(got)}. Differentiate one term of the mean: what is left of the ratio, and of the minus?"
+assert close(got, expected, 2e-4), (
+    f"for the advantages {advantages.tolist()} the gradient is {[round(g, 4) for g in expected.tolist()]}, not "
+    f"{describe(got)}. Differentiate one term of the mean: what is left of the ratio, and of the minus?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 8)
 for _ in range(10):
@@ -624,10 +729,15 @@ for _ in range(10):
 # %% check first_step_shares_the_batch points=1
 # Each answer has its share of one mean: a batch twice as large pushes each half as much.
 expected = torch.tensor([-0.25, 0.5, -0.25, 0.5])
-got = tensor_of_shape(first_step_gradient(torch.tensor([1.0, -2.0, 1.0, -2.0])), (4,), "the gradient has one entry per answer")
+got = tensor_of_shape(
+    first_step_gradient(torch.tensor([1.0, -2.0, 1.0, -2.0])), (4,), "the gradient has one entry per answer"
+)
 alone = tensor_of_shape(first_step_gradient(torch.tensor([1.0, -2.0])), (2,), "the gradient has one entry per answer")
 assert close(got, expected, 1e-5), f"for 1, -2, 1, -2 the gradient is {expected.tolist()}, not {describe(got)}"
-assert close(alone, expected[:2] * 2, 1e-5), f"for 1, -2 alone it is {(expected[:2] * 2).tolist()}, not {describe(alone)}. How many terms does the mean have now?"
+assert close(alone, expected[:2] * 2, 1e-5), (
+    f"for 1, -2 alone it is {(expected[:2] * 2).tolist()}, not {describe(alone)}. How many terms does the mean "
+    "have now?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 9)
 for n in (1, 3, 8, 50):
@@ -638,8 +748,9 @@ for n in (1, 3, 8, 50):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now let your own loss say the same. **Predict** the two lines before you run the cell: the loss, and whether the two
-# gradients agree. Then: on the second inner step, after one small step against the gradient, is the loss above or below 0?
+# Now let your own loss say the same. **Predict** the two lines before you run the cell: the loss, and whether
+# the two gradients agree. Then: on the second inner step, after one small step against the gradient, is the
+# loss above or below 0?
 
 # %% show first_loss_is_zero
 batch = separating_batch()
@@ -653,22 +764,23 @@ batch["log_probs_new"] = (batch["log_probs_old"] - 0.3 * batch["log_probs_new"].
 print(f"second loss: {compute_grpo_loss(**batch)[0].item():.4f}")
 
 # %% [markdown]
-# A loss of zero with a gradient that is not: the normal beginning of every batch. One small step against the gradient
-# takes the loss below 0, to -0.0331: the surrogate has risen. It also means that the height of the
+# A loss of zero with a gradient that is not: the normal beginning of every batch. One small step against the
+# gradient takes the loss below 0, to -0.0331: the surrogate has risen. It also means that the height of the
 # GRPO loss is a poor thing to watch. Watch the reward.
 #
-# And "the ratio is about 1 early in training" is not quite it: it is exactly 1 at the first inner step of *every*
-# batch, the last one of the run included. Take one inner step per batch, as many do, and the clip never acts at all.
+# And "the ratio is about 1 early in training" is not quite it: it is exactly 1 at the first inner step of
+# *every* batch, the last one of the run included. Take one inner step per batch, as many do, and the clip
+# never acts at all.
 
 # %% [markdown]
 # ## Clipping is not a fence
 #
-# It is tempting to read the band as a promise: with $\varepsilon = 0.2$ no ratio leaves [0.8, 1.2]. But clipping
-# does not hold anything back. It stops pushing. An answer at the edge shares its parameters with all the others, and
-# they push on; the optimiser has momentum besides.
+# It is tempting to read the band as a promise: with $\varepsilon = 0.2$ no ratio leaves [0.8, 1.2]. But
+# clipping does not hold anything back. It stops pushing. An answer at the edge shares its parameters with all
+# the others, and they push on; the optimiser has momentum besides.
 #
-# Let us measure it: four prompts, eight answers each, a small linear policy, one batch, 20 epochs of Adam on it with
-# your loss. A second run has the band so wide that it never acts.
+# Let us measure it: four prompts, eight answers each, a small linear policy, one batch, 20 epochs of Adam on
+# it with your loss. A second run has the band so wide that it never acts.
 #
 # **Predict** the largest ratio after 20 epochs with the band at 0.2: 1.2? 1.3? Above 1.5? And without the band?
 
@@ -704,7 +816,10 @@ for clip_range, color, name in ((0.2, BLUE, "clip range 0.2"), (1e9, ORANGE, "no
     highest, lowest = twenty_epochs(clip_range)
     ax.plot(highest, color=color, label=f"{name}: largest and smallest")
     ax.plot(lowest, color=color)
-    print(f"{name}: ratios from {lowest[-1]:.2f} to {highest[-1]:.2f} after 20 epochs; past 1.2 first after epoch {next(i for i, q in enumerate(highest) if q > 1.2)}")
+    print(
+        f"{name}: ratios from {lowest[-1]:.2f} to {highest[-1]:.2f} after 20 epochs; past 1.2 first after epoch "
+        f"{next(i for i, q in enumerate(highest) if q > 1.2)}"
+    )
 ax.set_yscale("log")
 ax.set_yticks([0.2, 0.5, 0.8, 1.2, 2, 4], ["0.2", "0.5", "0.8", "1.2", "2", "4"])
 ax.minorticks_off()
@@ -715,21 +830,23 @@ ax.legend(fontsize=8, frameon=False)
 plt.show()
 
 # %% [markdown]
-# Both runs leave the band after the second epoch, in step: until then the clip has had nothing to do. After 20 epochs the
-# ratios run from 0.45 to 2.09 with the band at 0.2, and from 0.17 to 5.65 without one. So the clip is a brake and
-# not a fence: the blue lines flatten, they do not stop at the edge. What really limits the distance is the number of
-# epochs, the learning rate, and (notebook 3) a penalty on the distance itself.
+# Both runs leave the band after the second epoch, in step: until then the clip has had nothing to do. After
+# 20 epochs the ratios run from 0.45 to 2.09 with the band at 0.2, and from 0.17 to 5.65 without one. So the
+# clip is a brake and not a fence: the blue lines flatten, they do not stop at the edge. What really limits
+# the distance is the number of epochs, the learning rate, and (notebook 3) a penalty on the distance itself.
 
 # %% [markdown]
 # ## Three bugs that people ship
 #
-# Each of the next three functions comes from a pattern seen in public code. Each runs without an error and returns the
-# right shape. Each is wrong. The buggy version stands first, under a name with `buggy_`, and is shown failing; find
-# the line, and write the mended function below. One changed line is enough in each case.
+# Each of the next three functions comes from a pattern seen in public code. Each runs without an error on its
+# example and returns the right shape. Each is wrong. The buggy version stands first, under a name with
+# `buggy_`, and is shown failing; find the line, and write the mended function below. (Handed in unchanged, it
+# earns nothing.) Two of the three need a few characters, the first a few lines.
 #
 # ### Find the bug 1: `advantages_after_shuffle`
 #
-# A data loader shuffled the answers. Every prompt has the same number of answers, but they no longer stand side by side.
+# A data loader shuffled the answers. Every prompt has the same number of answers, but they no longer stand
+# side by side.
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -754,15 +871,19 @@ group_ids = torch.tensor([0, 1, 0, 1, 1, 0, 1, 0])
 rewards = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
 advantages = buggy_advantages_after_shuffle(rewards, group_ids)
 for g in (0, 1):
-    print(f"prompt {g}: rewards {rewards[group_ids == g].tolist()} -> advantages {[round(a, 3) for a in advantages[group_ids == g].tolist()]}")
+    print(
+        f"prompt {g}: rewards {rewards[group_ids == g].tolist()} -> advantages "
+        f"{[round(a, 3) for a in advantages[group_ids == g].tolist()]}"
+    )
 
 # %% [markdown]
-# Prompt 0 had four equal rewards and still got advantages, some of them of opposite sign. What does `view(-1, G)` take for granted?
+# Prompt 0 had four equal rewards and still got advantages, as if some of them were better
+# than others. What does `view(-1, G)` take for granted?
 #
 # <details><summary>A hint</summary>
 #
-# The ids know where everybody belongs. Either go by the ids instead of by position, or bring the answers into the order
-# that `view` needs; then do not forget to bring the advantages back to where their answers stand.
+# The ids know where everybody belongs. Either go by the ids instead of by position, or bring the answers into
+# the order that `view` needs; then do not forget to bring the advantages back to where their answers stand.
 # </details>
 
 # %% solution advantages_after_shuffle
@@ -786,18 +907,26 @@ expected = torch.tensor([0.5774, 0.0, -0.5774, 0.5774, 0.0, -0.5774, 0.0, -0.577
 got = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (12,), "one advantage per answer")
 for g in (1, 2, 3):
     mine = sorted(got[ids == g].tolist())
-    assert close(mine, sorted(expected[ids == g].tolist()), 1e-4), f"prompt {g}: its rewards are {rewards[ids == g].tolist()}, its advantages came out as {describe(got[ids == g])}. Whom are its answers compared with?"
+    assert close(mine, sorted(expected[ids == g].tolist()), 1e-4), (
+        f"prompt {g}: its rewards are {rewards[ids == g].tolist()}, its advantages came out as "
+        f"{describe(got[ids == g])}. Whom are its answers compared with?"
+    )
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev
 
 draw = torch.Generator().manual_seed(SEED + 10)
 for _ in range(6):
     order = torch.randperm(32, generator=draw)
-    ids, rewards = (torch.arange(8).repeat_interleave(4) * 37 - 90)[order], (torch.randint(0, 3, (32,), generator=draw) / 2)[order]
+    ids, rewards = (
+        (torch.arange(8).repeat_interleave(4) * 37 - 90)[order],
+        (torch.randint(0, 3, (32,), generator=draw) / 2)[order],
+    )
     mine = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (32,), "advantages")
     for g in ids.unique():
         r = rewards[ids == g].tolist()
-        assert close(sorted(mine[ids == g].tolist()), sorted((x - fmean(r)) / max(pstdev(r), 1e-6) for x in r), 3e-5), "a random shuffle"
+        assert close(sorted(mine[ids == g].tolist()), sorted((x - fmean(r)) / max(pstdev(r), 1e-6) for x in r), 3e-5), (
+            "a random shuffle"
+        )
 ### END HIDDEN TESTS
 
 # %% check shuffled_answers_keep_their_place points=1
@@ -807,7 +936,10 @@ rewards = torch.tensor([1.0, 3.0, 0.0, 5.0, 0.0, 8.0])
 expected = torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0, 1.0])
 got = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (6,), "one advantage per answer")
 for i in range(6):
-    assert close(got[i], expected[i], 1e-4), f"answer {i} (prompt {ids[i]}, reward {rewards[i]}) got {got[i]:.3f}, not {expected[i]:.3f}. Is this the advantage of another answer?"
+    assert close(got[i], expected[i], 1e-4), (
+        f"answer {i} (prompt {ids[i]}, reward {rewards[i]}) got {got[i]:.3f}, not {expected[i]:.3f}. Is this the "
+        "advantage of another answer?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 11)
 for _ in range(10):
@@ -821,8 +953,9 @@ for _ in range(10):
 # %% [markdown]
 # ### Find the bug 2: `response_ratio`
 #
-# Answers differ in length, so they are padded to one width. The mask is True on the tokens of the answer and False on the
-# padding. The log-prob of a whole answer is the sum over its tokens; the ratio compares the two sums.
+# Answers differ in length, so they are padded to one width. The mask is True on the tokens of the answer and
+# False on the padding. The log-prob of a whole answer is the sum over its tokens; the ratio compares the two
+# sums.
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -830,8 +963,8 @@ for _ in range(10):
 # | `log_probs_old` | `[N, T]` | per token, under the policy that sampled |
 # | `mask` | `[N, T]` bool | True on the tokens of the answer |
 #
-# Returns `[N]`: one positive ratio for each answer, with a gradient to `log_probs_new`. Padding may hold anything, even
-# NaN or infinity; it must touch neither the ratio nor the gradient (which is 0 there).
+# Returns `[N]`: one positive ratio for each answer, with a gradient to `log_probs_new`. Padding may hold
+# anything, even NaN or infinity; it must touch neither the ratio nor the gradient (which is 0 there).
 #
 # **Predict**: in the example below nothing has changed, new equals old. Which ratio should each answer have?
 
@@ -874,7 +1007,10 @@ new = old + torch.tensor([[0.2, -0.1, 0.7], [-0.3, 0.9, 0.4], [0.1, 0.1, -0.4]])
 expected = torch.tensor([1.1052, 0.7408, 0.8187])
 got = tensor_of_shape(response_ratio(new.clone(), old.clone(), mask.clone()), (3,), "one ratio per answer")
 for i in range(3):
-    assert close(got[i], expected[i], 1e-4), f"answer {i}, of {int(mask[i].sum())} tokens: the ratio is {got[i]:.4f}, not {expected[i]:.4f}. Which tokens does each of the two sums count?"
+    assert close(got[i], expected[i], 1e-4), (
+        f"answer {i}, of {int(mask[i].sum())} tokens: the ratio is {got[i]:.4f}, not {expected[i]:.4f}. Which "
+        "tokens does each of the two sums count?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 12)
 for _ in range(10):
@@ -882,7 +1018,9 @@ for _ in range(10):
     mask = torch.arange(7) < lengths[:, None]
     old = -3 * torch.rand(5, 7, generator=draw)
     new = (old + 0.3 * torch.randn(5, 7, generator=draw)).requires_grad_()
-    right = torch.tensor([math.exp(sum(a - b for a, b, m in zip(*rows) if m)) for rows in zip(new.tolist(), old.tolist(), mask.tolist())])
+    right = torch.tensor(
+        [math.exp(sum(a - b for a, b, m in zip(*rows) if m)) for rows in zip(new.tolist(), old.tolist(), mask.tolist())]
+    )
     mine = tensor_of_shape(response_ratio(new, old.clone(), mask.clone()), (5,), "ratio")
     assert close(mine / right, torch.ones(5), 2e-5), "the ratio of a random batch is off"
     assert close(gradient(mine, new), right[:, None] * mask, 1e-4), "the gradient of a random batch is off"
@@ -896,8 +1034,13 @@ new = torch.tensor([[-1.2, -0.9, -7.0, float("nan")], [-1.8, -5.0, float("inf"),
 expected = torch.tensor([[0.9048, 0.9048, 0.0, 0.0], [1.2214, 0.0, 0.0, 0.0]])
 ratio = tensor_of_shape(response_ratio(new, old.clone(), mask.clone()), (2,), "one ratio per answer")
 got = gradient(ratio, new)  # in a row, the ratio at each of the answer's tokens, and 0 in the padding
-assert close(ratio, expected[:, 0], 1e-4), f"with garbage in the padding the ratios are .9048 and 1.2214, not {describe(ratio)}"
-assert close(got, expected, 1e-4), f"the gradient with respect to new should be {expected.tolist()} and is {describe(got)}. What does garbage times zero give?"
+assert close(ratio, expected[:, 0], 1e-4), (
+    f"with garbage in the padding the ratios are .9048 and 1.2214, not {describe(ratio)}"
+)
+assert close(got, expected, 1e-4), (
+    f"the gradient with respect to new should be {expected.tolist()} and is {describe(got)}. What does garbage "
+    "times zero give?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 13)
 for junk in (float("nan"), float("inf"), 50.0, float("-inf")):
@@ -933,8 +1076,9 @@ def buggy_weighted_log_probs(advantages, log_probs):
 print(buggy_weighted_log_probs(torch.tensor([1.0, -1.0]), torch.full((2, 2), -1.0)))
 
 # %% [markdown]
-# One row is one answer, yet both answers got the same two numbers, one for each *position*. With three tokens instead of
-# two PyTorch would have raised an error. With $N = T$ it says nothing: the bug waits for the one batch of square shape.
+# One row is one answer, yet both answers got the same two numbers, one for each *position*. With three tokens
+# instead of two PyTorch would have raised an error. With $N = T$ it says nothing: the bug waits for the one
+# batch of square shape.
 #
 # <details><summary>A hint</summary>
 #
@@ -950,17 +1094,25 @@ def weighted_log_probs(advantages, log_probs):
 
 # %% check an_answer_is_a_row points=1
 # In a square batch every token carries the advantage of its own row.
-advantages, log_probs = torch.tensor([1.0, -1.0, 2.0]), torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -1.0, -1.0], [-0.5, -0.1, -0.2]])
+advantages, log_probs = (
+    torch.tensor([1.0, -1.0, 2.0]),
+    torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -1.0, -1.0], [-0.5, -0.1, -0.2]]),
+)
 expected = torch.tensor([[-1.0, -2.0, -3.0], [1.0, 1.0, 1.0], [-1.0, -0.2, -0.4]])
 got = tensor_of_shape(weighted_log_probs(advantages.clone(), log_probs.clone()), (3, 3), "one product per token")
 for i in range(3):
-    assert close(got[i], expected[i], 1e-5), f"answer {i}, advantage {advantages[i]}: the row is {describe(got[i])}, not {expected[i].tolist()}. Along which axis is the advantage constant?"
+    assert close(got[i], expected[i], 1e-5), (
+        f"answer {i}, advantage {advantages[i]}: the row is {describe(got[i])}, not {expected[i].tolist()}. "
+        "Along which axis is the advantage constant?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 14)
 for n in (2, 4, 5):
     A, x = torch.randn(n, generator=draw), torch.randn(n, n, generator=draw)
     right = torch.tensor([[a * v for v in row] for a, row in zip(A.tolist(), x.tolist())])
-    assert close(tensor_of_shape(weighted_log_probs(A.clone(), x.clone()), (n, n), "product"), right, 1e-6), "a random square batch"
+    assert close(tensor_of_shape(weighted_log_probs(A.clone(), x.clone()), (n, n), "product"), right, 1e-6), (
+        "a random square batch"
+    )
 ### END HIDDEN TESTS
 
 # %% check any_number_of_tokens points=1
@@ -970,8 +1122,12 @@ log_probs = -torch.arange(1.0, 9.0).view(2, 4)
 log_probs.requires_grad_()
 result = weighted_log_probs(advantages.clone(), log_probs)
 got = gradient(tensor_of_shape(result, (2, 4), "one product per token"), log_probs)
-assert close(got, expected, 1e-5), f"the gradient of the sum with respect to the log-probs is each answer's advantage, not {describe(got)}"
-assert close(result, expected * log_probs, 1e-5), f"the products are {(expected * log_probs).tolist()}, not {describe(result)}"
+assert close(got, expected, 1e-5), (
+    f"the gradient of the sum with respect to the log-probs is each answer's advantage, not {describe(got)}"
+)
+assert close(result, expected * log_probs, 1e-5), (
+    f"the products are {(expected * log_probs).tolist()}, not {describe(result)}"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 15)
 for n, t in ((1, 5), (3, 7), (6, 2), (4, 1)):
@@ -987,9 +1143,9 @@ for n, t in ((1, 5), (3, 7), (6, 2), (4, 1)):
 # So far an answer was one number. A language model gives one log-prob per token, and the GRPO paper puts the
 # ratio and the clip there: one ratio per token, each with its answer's advantage.
 #
-# In memory there are $B$ prompts with $G$ answers each, padded to $T$ tokens: `[B, G, T]`. The loss does not care which
-# prompt a row belongs to (the advantages have already seen to that), so the first two axes are flattened into
-# $N = B \times G$ rows. Row $b \cdot G + g$ is answer $g$ to prompt $b$.
+# In memory there are $B$ prompts with $G$ answers each, padded to $T$ tokens: `[B, G, T]`. The loss does not
+# care which prompt a row belongs to (the advantages have already seen to that), so the first two axes are
+# flattened into $N = B \times G$ rows. Row $b \cdot G + g$ is answer $g$ to prompt $b$.
 
 # %% show layout_picture
 B, G, T = 2, 3, 6
@@ -999,7 +1155,11 @@ for b in range(B):
     for g in range(G):
         for t in range(T):
             real = t < lengths[b][g]
-            style = {"facecolor": (BLUE, ORANGE)[b] if real else "white", "alpha": 0.45 + 0.2 * g if real else 1, "edgecolor": "gray"}
+            style = {
+                "facecolor": (BLUE, ORANGE)[b] if real else "white",
+                "alpha": 0.45 + 0.2 * g if real else 1,
+                "edgecolor": "gray",
+            }
             left.add_patch(plt.Rectangle((t + 1.6 * b, -g - 4.2 * b), 0.92, 0.85, **style))
             right.add_patch(plt.Rectangle((t, -(b * G + g)), 0.92, 0.85, **style))
         left.text(1.6 * b - 0.2, 0.3 - g - 4.2 * b, f"b={b}, g={g}", ha="right", fontsize=8)
@@ -1036,11 +1196,21 @@ print("group ids of the rows:", torch.arange(B).repeat_interleave(G).tolist())
 def draw_weights(short=2, long=8, width=8):
     """What a token, and what an answer as a whole, weighs under the three aggregations."""
     width, lengths = max(width, short, long), np.array([short, long])
-    weights = {"sequence": 1 / (2 * lengths), "token": np.full(2, 1 / lengths.sum()), "constant": np.full(2, 1 / (2 * width))}
+    weights = {
+        "sequence": 1 / (2 * lengths),
+        "token": np.full(2, 1 / lengths.sum()),
+        "constant": np.full(2, 1 / (2 * width)),
+    }
     fig, axes = plt.subplots(1, 2, figsize=(9, 3.2))
     for k, (name, w) in enumerate(weights.items()):
         for ax, height in ((axes[0], w), (axes[1], w * lengths)):
-            bars = ax.bar([k - 0.2, k + 0.2], height, 0.38, color=[SKY, BLUE], label=[f"{short} tokens", f"{long} tokens"] if k == 0 else None)
+            bars = ax.bar(
+                [k - 0.2, k + 0.2],
+                height,
+                0.38,
+                color=[SKY, BLUE],
+                label=[f"{short} tokens", f"{long} tokens"] if k == 0 else None,
+            )
             ax.bar_label(bars, [f"{h:.4g}" for h in height], fontsize=8)
     for ax, title in zip(axes, ("one token", "the whole answer")):
         ax.set_xticks(range(3), list(weights))
@@ -1064,18 +1234,18 @@ except ImportError:
     draw_weights(2, 32, 32)
 
 # %% [markdown]
-# Look at the left picture: .25 against .0625 under "sequence", .1 against .1 under "token", .0625 against .0625 under
-# "constant". This is the *length bias*. Under "sequence" every answer has one voice, so a token of a short answer
-# is four times as heavy. A wrong answer can thin out its punishment by rambling, and a right one is praised most, token
-# for token, if it is curt. Under "token" and "constant" all tokens weigh the same, and a long answer has the louder
-# voice (.8 against .2 in the right picture). They differ in the divisor: "token" depends on who else is in the batch,
-# "constant" does not.
+# Look at the left picture: .25 against .0625 under "sequence", .1 against .1 under "token", .0625 against
+# .0625 under "constant". This is the *length bias*. Under "sequence" every answer has one voice, so a token
+# of a short answer is four times as heavy. A wrong answer can thin out its punishment by rambling, and a
+# right one is praised most, token for token, if it is curt. Under "token" and "constant" all tokens weigh the
+# same, and a long answer has the louder voice (.8 against .2 in the right picture). They differ in the
+# divisor: "token" depends on who else is in the batch, "constant" does not.
 #
 # None is wrong. All three are in use, and mixing them up is a common reason why two implementations disagree.
 #
 # One more thing follows. The first loss is 0 under "sequence" only, because there each advantage counts once.
-# With $A = +1$ for 2 tokens and $A = -1$ for 8, "token" gives $-(2 \cdot 1 - 8 \cdot 1)/10 = 0.6$ at the first step.
-# Still no bug.
+# With $A = +1$ for 2 tokens and $A = -1$ for 8, "token" gives $-(2 \cdot 1 - 8 \cdot 1)/10 = 0.6$ at the
+# first step. Still no bug.
 #
 # ### Exercise: `grpo_token_loss`
 #
@@ -1088,8 +1258,9 @@ except ImportError:
 # | `clip_range` | float | $\varepsilon$ of the band |
 # | `aggregate` | str | `"sequence"`, `"token"` or `"constant"` |
 #
-# Returns a scalar to minimise: minus the pessimistic surrogate of each token, aggregated over the tokens of the mask. One
-# worked number: lengths 2 and 8, $A = 1$ and $-1$, new equal to old, `"token"`: the loss is 0.6.
+# Returns a scalar to minimise: minus the pessimistic surrogate of each token, aggregated over the tokens of
+# the mask. One worked number: lengths 2 and 8, $A = 1$ and $-1$, new equal to old, `"token"`: the loss is
+# 0.6.
 #
 # - One ratio per token. It is not the ratio of the answer, which is the product: three tokens with 1.1, 0.9 and 1.5
 #   are three ratios, not 1.485.
@@ -1100,9 +1271,10 @@ except ImportError:
 #
 # <details><summary>A hint</summary>
 #
-# Four steps, each a line or two: log-ratio with 0 in the padding (`torch.where` or `masked_fill`); ratio and surrogate as
-# in `compute_grpo_loss`, the advantage as a column (bug 3); the loss per token with 0 in the padding; the three divisors.
-# For an answer without tokens the sum is 0 already: what must its divisor not be?
+# Four steps, each a line or two: log-ratio with 0 in the padding (`torch.where` or `masked_fill`); ratio and
+# surrogate as in `compute_grpo_loss`, the advantage as a column (bug 3); the loss per token with 0 in the
+# padding; the three divisors. For an answer without tokens the sum is 0 already: what must its divisor not
+# be?
 # </details>
 
 # %% solution grpo_token_loss
@@ -1125,17 +1297,27 @@ def grpo_token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range=0
 
 # %% given ragged_batch
 def ragged_batch():
-    """Two answers of 2 and 8 tokens in a batch of width 9, new equal to old, A = 1 and -1: arguments of grpo_token_loss."""
+    """Two answers of 2 and 8 tokens in a batch of width 9, new equal to old, A = 1 and -1: for grpo_token_loss."""
     log_probs = -torch.arange(1.0, 19.0).view(2, 9) / 10
-    return {"log_probs_new": log_probs, "log_probs_old": log_probs.clone(), "advantages": torch.tensor([1.0, -1.0]), "mask": torch.arange(9) < torch.tensor([[2], [8]])}
+    return {
+        "log_probs_new": log_probs,
+        "log_probs_old": log_probs.clone(),
+        "advantages": torch.tensor([1.0, -1.0]),
+        "mask": torch.arange(9) < torch.tensor([[2], [8]]),
+    }
 
 # %% check token_surrogates points=1
 # The loss per token is minus the pessimistic surrogate of one ratio per token, in the band that was asked for.
 ratio = torch.tensor([[1.1, 0.9, 1.5], [1.1, 0.6, 1.7]])
 old = torch.tensor([[-1.0, -0.4, -2.0], [-0.3, -1.7, -0.8]])
-loss = grpo_token_loss(old + ratio.log(), old.clone(), torch.tensor([1.0, -2.0]), torch.ones(2, 3, dtype=torch.bool), clip_range=0.3)
+loss = grpo_token_loss(
+    old + ratio.log(), old.clone(), torch.tensor([1.0, -2.0]), torch.ones(2, 3, dtype=torch.bool), clip_range=0.3
+)
 got = tensor_of_shape(loss, (), "the loss is one number").item()
-assert abs(got - 0.616667) < 1e-5, f"clip_range 0.3, A = 1 at the ratios 1.1, .9, 1.5 and A = -2 at 1.1, .6, 1.7: the surrogates are 1.1, .9, 1.3 and -2.2, -1.4, -3.4, their mean is -.6167, so the loss is .6167. What came is {got:.4f}."
+assert abs(got - 0.616667) < 1e-5, (
+    "clip_range 0.3, A = 1 at the ratios 1.1, .9, 1.5 and A = -2 at 1.1, .6, 1.7: the surrogates are 1.1, .9, "
+    f"1.3 and -2.2, -1.4, -3.4, their mean is -.6167, so the loss is .6167. What came is {got:.4f}."
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 16)
 for trial in range(12):
@@ -1146,7 +1328,11 @@ for trial in range(12):
     new = old + 0.4 * torch.randn(n, t, generator=draw)
     total = 0.0
     for a, news, olds, real in zip(A.tolist(), new.tolist(), old.tolist(), mask.tolist()):
-        terms = [a * (min(math.exp(x - y), 1 + clip) if a > 0 else max(math.exp(x - y), 1 - clip)) for x, y, m in zip(news, olds, real) if m]
+        terms = [
+            a * (min(math.exp(x - y), 1 + clip) if a > 0 else max(math.exp(x - y), 1 - clip))
+            for x, y, m in zip(news, olds, real)
+            if m
+        ]
         total -= sum(terms) / len(terms) / n
     loss = grpo_token_loss(new.clone(), old.clone(), A.clone(), mask.clone(), clip_range=clip)
     assert close(tensor_of_shape(loss, (), "loss"), total, 1e-5), "the loss of a random batch is off"
@@ -1162,7 +1348,10 @@ loss = grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0, 2.0]), torch.o
 got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)
 for i, a in enumerate((1, -1, 2)):
     for t in range(3):
-        assert close(got[i, t], expected[i, t], 1e-4), f"answer {i} (A = {a}), token {t} (ratio {ratio[i, t]:.1f}): the gradient is {got[i, t]:.4f}, not {expected[i, t]:.4f}. Is this region flat or alive, and is this the advantage of its own row?"
+        assert close(got[i, t], expected[i, t], 1e-4), (
+            f"answer {i} (A = {a}), token {t} (ratio {ratio[i, t]:.1f}): the gradient is {got[i, t]:.4f}, not "
+            f"{expected[i, t]:.4f}. Is this region flat or alive, and is this the advantage of its own row?"
+        )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 17)
 for trial in range(12):
@@ -1187,8 +1376,13 @@ batch = ragged_batch()
 new = batch["log_probs_new"].requires_grad_()
 expected = torch.tensor([0.25, 0.0625])
 loss = grpo_token_loss(**batch, aggregate="sequence")
-got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor([-1.0, 1.0])  # weight of the first token of each
-assert close(got, expected, 1e-5), f"answers of 2 and 8 tokens: their tokens weigh .25 and .0625 under 'sequence', not {describe(got)}. In which order are the two means taken, and over what?"
+got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor(
+    [-1.0, 1.0]
+)  # weight of the first token of each
+assert close(got, expected, 1e-5), (
+    f"answers of 2 and 8 tokens: their tokens weigh .25 and .0625 under 'sequence', not {describe(got)}. In "
+    "which order are the two means taken, and over what?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 18)
 for _ in range(8):
@@ -1197,8 +1391,12 @@ for _ in range(8):
     A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
     new = old.clone().requires_grad_()
     loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="sequence")
-    right = torch.tensor([[-a / (n * k) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())])
-    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(loss, -A.double().mean(), 1e-5), "random lengths"
+    right = torch.tensor(
+        [[-a / (n * k) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())]
+    )
+    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(
+        loss, -A.double().mean(), 1e-5
+    ), "random lengths"
 ### END HIDDEN TESTS
 
 # %% check token_weights points=1
@@ -1207,8 +1405,13 @@ batch = ragged_batch()
 new = batch["log_probs_new"].requires_grad_()
 expected = torch.tensor([0.1, 0.1])
 loss = grpo_token_loss(**batch, aggregate="token")
-got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor([-1.0, 1.0])  # weight of the first token of each
-assert close(got, expected, 1e-5), f"answers of 2 and 8 tokens: every token weighs .1 under 'token', not {describe(got)}. How many tokens are there in all?"
+got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor(
+    [-1.0, 1.0]
+)  # weight of the first token of each
+assert close(got, expected, 1e-5), (
+    f"answers of 2 and 8 tokens: every token weighs .1 under 'token', not {describe(got)}. How many tokens are "
+    "there in all?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 19)
 for _ in range(8):
@@ -1219,8 +1422,12 @@ for _ in range(8):
     new = old.clone().requires_grad_()
     loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="token")
     all_tokens = sum(lengths.tolist())
-    right = torch.tensor([[-a / all_tokens if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())])
-    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(loss, right.double().sum(), 1e-5), "random lengths"
+    right = torch.tensor(
+        [[-a / all_tokens if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())]
+    )
+    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(
+        loss, right.double().sum(), 1e-5
+    ), "random lengths"
 ### END HIDDEN TESTS
 
 # %% check constant_weights points=1
@@ -1229,8 +1436,13 @@ batch = ragged_batch()
 new = batch["log_probs_new"].requires_grad_()
 expected = torch.tensor([0.05556, 0.05556])  # two answers, width 9
 loss = grpo_token_loss(**batch, aggregate="constant")
-got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor([-1.0, 1.0])  # weight of the first token of each
-assert close(got, expected, 1e-5), f"two answers in a batch of width 9: every token weighs 1/18 = .0556 under 'constant', not {describe(got)}. Does the divisor depend on the lengths?"
+got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor(
+    [-1.0, 1.0]
+)  # weight of the first token of each
+assert close(got, expected, 1e-5), (
+    f"two answers in a batch of width 9: every token weighs 1/18 = .0556 under 'constant', not {describe(got)}. "
+    "Does the divisor depend on the lengths?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)
 for _ in range(8):
@@ -1239,28 +1451,49 @@ for _ in range(8):
     A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
     new = old.clone().requires_grad_()
     loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="constant")
-    right = torch.tensor([[-a / (n * t) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())])
-    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(loss, right.double().sum(), 1e-5), "random lengths"
+    right = torch.tensor(
+        [[-a / (n * t) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())]
+    )
+    assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(
+        loss, right.double().sum(), 1e-5
+    ), "random lengths"
 ### END HIDDEN TESTS
 
 # %% check garbage_in_the_padding points=1
 # Whatever the padding holds, NaN and infinity included, touches neither loss nor gradient.
 mask = torch.tensor([[True, True, False, False], [True, True, True, False]])
 old = torch.tensor([[-1.0, -1.0, float("nan"), -9.0], [-2.0, -0.5, -1.0, float("-inf")]])
-new = (old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 0.95, 1.0]]).log()).masked_fill(~mask, float("inf")).requires_grad_()
+new = (
+    (old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 0.95, 1.0]]).log())
+    .masked_fill(~mask, float("inf"))
+    .requires_grad_()
+)
 expected = torch.tensor([[-0.275, -0.225, 0.0, 0.0], [0.18333, 0.15, 0.15833, 0.0]])
-loss = tensor_of_shape(grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0]), mask.clone()), (), "the loss is one number")
+loss = tensor_of_shape(
+    grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0]), mask.clone()), (), "the loss is one number"
+)
 got = gradient(loss, new)
-assert abs(loss.item() - -0.00833) < 1e-4, f"with garbage in the padding the loss is -.0083, not {loss.item():.4f}. What does garbage times zero give?"
-assert close(got, expected, 1e-4), f"with garbage in the padding the gradient is {expected.tolist()}, not {describe(got)}. The backward pass multiplies too: where did the garbage get in?"
+assert abs(loss.item() - -0.00833) < 1e-4, (
+    f"with garbage in the padding the loss is -.0083, not {loss.item():.4f}. What does garbage times zero give?"
+)
+assert close(got, expected, 1e-4), (
+    f"with garbage in the padding the gradient is {expected.tolist()}, not {describe(got)}. The backward pass "
+    "multiplies too: where did the garbage get in?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 21)
 for junk in (float("nan"), float("inf"), float("-inf"), 60.0, -1e4):
     for how in ("sequence", "token", "constant"):
         mask = torch.arange(6) < torch.randint(1, 6, (4, 1), generator=draw)
         A, old = torch.randn(4, generator=draw), -torch.rand(4, 6, generator=draw)
-        clean = (old + 0.1 * torch.randn(4, 6, generator=draw).clamp(-1.5, 1.5)).requires_grad_()  # ratios stay in the band
-        weight = {"sequence": 1 / (4.0 * mask.sum(1, keepdim=True)), "token": 1 / mask.sum(), "constant": torch.tensor(1 / 24)}[how] * mask
+        clean = (
+            old + 0.1 * torch.randn(4, 6, generator=draw).clamp(-1.5, 1.5)
+        ).requires_grad_()  # ratios stay in the band
+        weight = {
+            "sequence": 1 / (4.0 * mask.sum(1, keepdim=True)),
+            "token": 1 / mask.sum(),
+            "constant": torch.tensor(1 / 24),
+        }[how] * mask
         value = -(weight.double() * A.double()[:, None] * (clean - old).double().exp()).sum()
         value.backward()
         new = clean.detach().masked_fill(~mask, junk).requires_grad_()
@@ -1275,24 +1508,39 @@ mask = torch.tensor([[True, True], [False, False], [True, False], [False, False]
 log_probs = torch.tensor([[-1.0, -2.0], [-3.0, -4.0], [-1.0, -1.0], [-0.5, -0.5]])
 new = log_probs.clone().requires_grad_()
 expected = torch.tensor([[-0.125, -0.125], [0.0, 0.0], [0.5, 0.0], [0.0, 0.0]])
-loss = tensor_of_shape(grpo_token_loss(new, log_probs, torch.tensor([1.0, 3.0, -2.0, 1.0]), mask), (), "the loss is one number")
+loss = tensor_of_shape(
+    grpo_token_loss(new, log_probs, torch.tensor([1.0, 3.0, -2.0, 1.0]), mask), (), "the loss is one number"
+)
 got = gradient(loss, new)
-assert abs(loss.item() - 0.25) < 1e-5, f"four answers, two of them empty, A = 1 and -2 for the others: the loss is (-1 + 0 + 2 + 0) / 4 = .25, not {loss.item():.4f}. How many answers share the mean, and what is 0/0?"
-assert close(got, expected, 1e-5), f"the gradient is {expected.tolist()}, not {describe(got)}. Which answers have a share in the loss?"
+assert abs(loss.item() - 0.25) < 1e-5, (
+    "four answers, two of them empty, A = 1 and -2 for the others: the loss is (-1 + 0 + 2 + 0) / 4 = .25, not "
+    f"{loss.item():.4f}. How many answers share the mean, and what is 0/0?"
+)
+assert close(got, expected, 1e-5), (
+    f"the gradient is {expected.tolist()}, not {describe(got)}. Which answers have a share in the loss?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 22)
 for how in ("sequence", "token", "constant") * 2:
     lengths = torch.tensor([0, 3, 0, 5, 1])[torch.randperm(5, generator=draw)]
     A, old = torch.randn(5, generator=draw), -torch.rand(5, 6, generator=draw)
     new = old.clone().requires_grad_()
-    loss = tensor_of_shape(grpo_token_loss(new, old, A.clone(), torch.arange(6) < lengths[:, None], aggregate=how), (), "loss")
-    right = torch.tensor([[-a / {"sequence": 5 * k, "token": 9, "constant": 30}[how] if j < k else 0.0 for j in range(6)] for a, k in zip(A.tolist(), lengths.tolist())])
+    loss = tensor_of_shape(
+        grpo_token_loss(new, old, A.clone(), torch.arange(6) < lengths[:, None], aggregate=how), (), "loss"
+    )
+    right = torch.tensor(
+        [
+            [-a / {"sequence": 5 * k, "token": 9, "constant": 30}[how] if j < k else 0.0 for j in range(6)]
+            for a, k in zip(A.tolist(), lengths.tolist())
+        ]
+    )
     assert close(gradient(loss, new), right, 1e-6) and close(loss, right.double().sum(), 1e-5), f"{how}"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your own function can now say what a token weighs: at the first step the gradient of a token is minus the weight times
-# its advantage. **Predict** the three first losses for lengths 2 and 8, $A = 1$ and $-1$, width 8. Which of them is 0?
+# Your own function can now say what a token weighs: at the first step the gradient of a token is minus the
+# weight times its advantage. **Predict** the three first losses for lengths 2 and 8, $A = 1$ and $-1$, width
+# 8. Which of them is 0?
 
 # %% show first_loss_of_each_aggregation
 mask = torch.arange(8) < torch.tensor([[2], [8]])
@@ -1301,23 +1549,29 @@ for aggregate in ("sequence", "token", "constant"):
     loss = grpo_token_loss(new, torch.full((2, 8), -1.0), torch.tensor([1.0, -1.0]), mask, aggregate=aggregate)
     loss.backward()
     short, long = new.grad[:, 0].abs().tolist()
-    print(f"{aggregate:9}: first loss {loss.item():.3f}; a token of the short answer weighs {short:.4f}, of the long one {long:.4f}")
+    print(
+        f"{aggregate:9}: first loss {loss.item():.3f}; a token of the short answer weighs {short:.4f}, of the "
+        f"long one {long:.4f}"
+    )
 
 # %% [markdown]
 # ## One ratio per token, or one per answer?
 #
-# The reward judges the whole answer, yet the loss clips token by token. GSPO (*Group Sequence Policy Optimization*, the
-# Qwen team, 2025) finds that inconsistent and goes back to one ratio per answer. The plain product of a thousand token
-# ratios would be useless: small random changes pile up in it. So GSPO takes the geometric mean of the token ratios,
+# The reward judges the whole answer, yet the loss clips token by token. GSPO (*Group Sequence Policy
+# Optimization*, the Qwen team, 2025) finds that inconsistent and goes back to one ratio per answer. The plain
+# product of a thousand token ratios would be useless: small random changes pile up in it. So GSPO takes the
+# geometric mean of the token ratios,
 #
 # $$s_i = \Bigl(\frac{\pi_{\text{new}}(y_i)}{\pi_{\text{old}}(y_i)}\Bigr)^{1/\ell_i}
 # = \exp\Bigl(\frac{1}{\ell_i}\sum_t \bigl(\log\pi_{\text{new}} - \log\pi_{\text{old}}\bigr)\Bigr),$$
 #
-# and clips that. Because a mean over many tokens hardly moves, its band is far narrower (the paper uses 3e-4 and
-# 4e-4 where GRPO uses 0.2), and an answer is kept or clipped as a whole. It helps most with mixture-of-experts models,
-# where a few tokens change experts from one update to the next and their single ratios jump.
+# and clips that. Because a mean over many tokens hardly moves, its band is far narrower (the paper uses 3e-4
+# and 4e-4 where GRPO uses 0.2), and an answer is kept or clipped as a whole. It helps most with
+# mixture-of-experts models, where a few tokens change experts from one update to the next and their single
+# ratios jump.
 #
-# **Guess**: 1,000 tokens, each log-ratio noise of std 0.05. How far from 1 is a typical token ratio, the product, and $s$?
+# **Guess**: 1,000 tokens, each log-ratio noise of std 0.05. How far from 1 is a typical token ratio, the
+# product, and $s$?
 
 # %% show token_or_sequence_ratio
 log_ratios = 0.05 * torch.randn(2000, 1000, generator=torch.Generator().manual_seed(0))  # 2,000 answers of 1,000 tokens
@@ -1325,39 +1579,42 @@ for name, x in (("token ratio", log_ratios), ("product", log_ratios.sum(1)), ("G
     print(f"{name:12}: two thirds of all between {math.exp(-x.std().item()):.4f} and {math.exp(x.std().item()):.4f}")
 
 # %% [markdown]
-# A single token stays within 5 % of 1. The product of a thousand of them runs from 0.21 to 4.75, from noise alone, so that
-# hardly any answer would be within a band of 0.2. The geometric mean stays within 0.2 %. That is why the width of the
-# band belongs to the kind of ratio: 0.2 around $s$ would never act here, 3e-4 around a token ratio almost always.
+# A token mostly stays within 5 % of 1. The product of a thousand of them runs from 0.21 to 4.75, from noise
+# alone: nine answers of ten would be outside of a band of 0.2. The geometric mean stays within 0.2 %. That
+# is why the width of the band belongs to the kind of ratio: 0.2 around $s$ would never act here, 3e-4 around
+# a token ratio almost always.
 
 # %% [markdown]
 # ### In your own words (2 points, read by a person)
 #
-# Answer in the next cell, in some six to ten sentences. (1) What is the same in PPO's and in GRPO's surrogate?
-# (2) What is not? Think of where the advantage comes from, and how finely it is resolved in time. (3) What would change if
-# the advantages were normalised over the whole batch instead of within each group? Give an example with numbers.
+# Answer in the next cell, in some six to ten sentences. (1) What is the same in PPO's and in GRPO's
+# surrogate? (2) What is not? Think of where the advantage comes from, and how finely it is resolved in time.
+# (3) What would change if the advantages were normalised over the whole batch instead of within each group?
+# Give an example with numbers.
 
 # %% answer ppo_and_grpo [markdown] points=2
-# **Model answer.** The surrogate itself is the same, symbol for symbol: an importance ratio exp(new - old) against the
-# policy that sampled, multiplied by an advantage, and the minimum of the unclipped and the clipped product. So are the
-# flat regions (A > 0 above the band, A < 0 below it), the reuse of a batch for several steps, and the fact that clipping
-# is not a hard bound.
+# **Model answer.** The surrogate itself is the same, symbol for symbol: an importance ratio exp(new - old)
+# against the policy that sampled, multiplied by an advantage, and the minimum of the unclipped and the
+# clipped product. So are the flat regions (A > 0 above the band, A < 0 below it), the reuse of a batch for
+# several steps, and the fact that clipping is not a hard bound.
 #
-# The advantage is not the same. In PPO it comes from a learned critic by GAE and differs from token to token, so it
-# can say which step was good; it costs a second model, its training and its errors. In GRPO it comes from the rewards of
-# the other answers to the same prompt, divided by their std; it is one number for all tokens of an answer, costs no model
-# but several answers per prompt, and is zero when all of them earn the same. (PPO for language models also tends to put
-# the KL into the reward, GRPO into the loss.)
+# The advantage is not the same. In PPO it comes from a learned critic by GAE and differs from token to token,
+# so it can say which step was good; it costs a second model, its training and its errors. In GRPO it comes
+# from the rewards of the other answers to the same prompt, divided by their std; it is one number for all
+# tokens of an answer, costs no model but several answers per prompt, and is zero when all of them earn the
+# same. (PPO for language models also tends to put the KL into the reward, GRPO into the loss.)
 #
-# With whole-batch normalisation an answer would be compared with answers to other prompts. The advantages of a
-# prompt no longer sum to zero: with rewards 1, 1, 1, 0 on an easy and 1, 0, 0, 0 on a hard prompt all right answers get +1
-# and all wrong ones -1, so the easy prompt is praised as a whole (+2) and the hard one blamed (-2), and the rare success
-# on the hard prompt (1.732 in its own group) counts no more than a routine one. Part of the signal is then about the
-# difficulty of the prompt, which the policy cannot change. Even a group with equal rewards would get a push.
+# With whole-batch normalisation an answer would be compared with answers to other prompts. The advantages of
+# a prompt no longer sum to zero: with rewards 1, 1, 1, 0 on an easy and 1, 0, 0, 0 on a hard prompt all right
+# answers get +1 and all wrong ones -1, so the easy prompt is praised as a whole (+2) and the hard one blamed
+# (-2), and the rare success on the hard prompt (1.732 in its own group) counts no more than a routine one.
+# Part of the signal is then about the difficulty of the prompt, which the policy cannot change. Even a group
+# with equal rewards would get a push.
 #
-# **Rubric.** 1 point: what is the same (ratio and clipped minimum) and what is not (source of the advantage, critic against
-# group; per token against per answer). 1 point: whole-batch normalisation mixes the difficulty of the prompt into the
-# advantage, with an example or the statement that the advantages of a prompt no longer sum to zero. Half points for one
-# half of either.
+# **Rubric.** 1 point: what is the same (ratio and clipped minimum) and what is not (source of the advantage,
+# critic against group; per token against per answer). 1 point: whole-batch normalisation mixes the difficulty
+# of the prompt into the advantage, with an example or the statement that the advantages of a prompt no longer
+# sum to zero. Half points for one half of either.
 
 # %% [markdown]
 # ## What you have now
@@ -1366,6 +1623,6 @@ for name, x in (("token ratio", log_ratios), ("product", log_ratios.sum(1)), ("G
 # - `grpo_token_loss`: the same per token, with the three averages in use and padding that cannot leak.
 # - The calm to see a loss of 0.0000, and an eye for three bugs that raise no error.
 #
-# What is still missing is a leash. Nothing here keeps the policy near the model it started from; the ratio only looks back
-# to the last batch, and you have seen how little the clip holds. **Notebook 3** adds the KL to a reference model, in three
-# estimators of which one has a gradient that is pure noise.
+# What is still missing is a leash. Nothing here keeps the policy near the model it started from; the ratio
+# only looks back to the last batch, and you have seen how little the clip holds. **Notebook 3** adds the KL
+# to a reference model, in three estimators of which one has a gradient that is pure noise.

@@ -153,11 +153,11 @@ for inner_epochs in (1, 4):
 # positive. (Statisticians call it a control variate.)
 #
 # **Mind the direction.** In $k_3$ the ratio is *reference over policy*, upside down compared with the ratio of the
-# clip, and the sign of $d$ is opposite to that of $k_1$. To turn it round is a real, published
-# bug. $\log\pi_{\text{ref}} - \log\pi$ itself, which some texts call "the KL per token", is *minus* $k_1$.
+# clip, and $d$ has the opposite sign of $k_1$. To turn it round is a real, published bug. And
+# $\log\pi_{\text{ref}} - \log\pi$ by itself, which some texts call "the KL per token", is *minus* $k_1$.
 
 # %% [markdown]
-# ### Exercise: `kl_estimates`
+# ### Exercise: `kl_estimates` (6 points)
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -237,7 +237,7 @@ for _ in range(10):
     out = kl_estimates(given_a, given_b)
     by_hand = [(x - y, (x - y) * (x - y) / 2, math.exp(y) / math.exp(x) - 1 + x - y) for x, y in zip(a.tolist(), b.tolist())]
     for mine, theirs in zip(zip(*by_hand), out, strict=True):
-        assert close(theirs, mine, 1e-5)
+        assert close(theirs, mine, 3e-5)
     assert torch.equal(given_a, a) and torch.equal(given_b, b), "the log-probs that came in were changed"
 ### END HIDDEN TESTS
 
@@ -491,6 +491,8 @@ for ax, (name, g) in zip(axes, losses.items()):
     ax.set(xlabel="logit of token", title=name)
     gap = {label: float((g - other).abs().max()) for label, other in (("policy || reference", reverse), ("reference || policy", forward), ("zero", 0 * g))}
     print(f"{name:18} largest distance: " + ", ".join(f"to {label} {v:.1e}" for label, v in gap.items()))
+one_sample = torch.eye(5, dtype=torch.float64) - POLICY  # the gradient of k1 when token 0, 1, ... was sampled
+print(f"k1, token by token: gradients of length {POLICY @ one_sample.norm(dim=1):.2f} on average, which average to 0")
 axes[0].set_ylabel("gradient (nats per logit)")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
 plt.show()
@@ -500,7 +502,7 @@ plt.show()
 #
 # | as a loss | its expected gradient | why |
 # |---|---|---|
-# | $k_1$ | exactly 0 | $\sum \pi \nabla\log\pi = \nabla \sum \pi = \nabla 1 = 0$: it never even looks at the reference; a gradient of pure noise |
+# | $k_1$ | exactly 0 | $\sum \pi \nabla\log\pi = \nabla \sum \pi = \nabla 1 = 0$: it never even looks at the reference; each sample pulls (by 0.79 on average), all together not: pure noise |
 # | $k_2$ | that of KL(policy ‖ reference) | $\sum \pi\, \ell\, \nabla\log\pi$, which is the gradient of the KL |
 # | $k_3$ | that of KL(reference ‖ policy) | $\sum \pi\,(1 - e^{-\ell})\nabla\log\pi = -\sum \pi_{\text{ref}} \nabla \log\pi$: the *other* KL |
 # | $k_3 \cdot \pi/\pi_{\text{old}}$ | that of KL(policy ‖ reference) | the weight makes it $\nabla \sum \pi\, k_3 = \nabla\operatorname{KL}$ |
@@ -525,8 +527,9 @@ for d in (1e-2, 1e-3, 1e-4):
     print(f"{d:7.0e}   {np.exp(x) - np.float32(1):.6e}   {np.expm1(x):.6e}   {yours:.3e}     {d * d / 2:.3e}")
 
 # %% [markdown]
-# Written with a plain `exp`, $k_3$ in float32 is 0 at $d = 10^{-4}$ (and can even come out at $-6 \cdot 10^{-8}$: never
-# assert that a KL is not negative). With `torch.expm1` it is $5 \cdot 10^{-9}$, as it should be. The checks above take
+# Written with a plain `exp`, $k_3$ at $d = 10^{-4}$ comes out as 0 or as $1.7 \cdot 10^{-8}$, depending on the order of
+# the terms (and elsewhere even as $-6 \cdot 10^{-8}$: never assert that a KL is not negative). With `torch.expm1` it is
+# $5 \cdot 10^{-9}$, as it should be. The checks above take
 # both, because the *gradient* is fine either way; but if your KL plot shows a staircase in the first steps, this is why.
 #
 # ## Padding
@@ -545,7 +548,7 @@ print("mean by multiplication:", ((values * mask).sum() / mask.sum()).item())
 # $\text{NaN} \times 0 = \text{NaN}$, and $\infty \times 0 = \text{NaN}$. Multiplying by 0 does not remove a number; it asks it to be
 # finite. Padding has to be *replaced*, not multiplied.
 #
-# ### Exercise: `masked_mean`
+# ### Exercise: `masked_mean` (5 points)
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -762,7 +765,7 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # waits. One such token and every weight of the model is NaN after the step. So the rule of this course is: **padding
 # is taken out before the `exp`**, and what goes into the `exp` is finite everywhere.
 #
-# ### Exercise: `grpo_objective`
+# ### Exercise: `grpo_objective` (11 points)
 #
 # This is the whole of it: everything GRPO minimises, in one function.
 #
@@ -1070,7 +1073,7 @@ for how in ("sequence", "token", "constant"):
     loss.backward()
     loss_whole.backward()
     share = 1.0 if how == "token" else 3 / 5
-    assert close(loss, share * loss_whole, 1e-6) and abs(loss_whole.item()) > 1e-4
+    assert close(loss, share * loss_whole, 1e-6)
     assert close(new.grad[[0, 2, 3]], share * new_whole.grad, 1e-6) and bool((new.grad[[1, 4]] == 0).all())
     assert bool((new.grad != 0).any())
     nothing = batch | {"mask": torch.zeros(5, 6, dtype=torch.bool)}
@@ -1232,7 +1235,7 @@ plt.show()
 # In words: how far off is the KL, in units of the target, but never more than 1 either way (one odd batch must not
 # fling $\beta$ away); move $\log\beta$ by that, at most `rate` a step; and never leave the fence.
 #
-# ### Exercise: `adapt_beta`
+# ### Exercise: `adapt_beta` (3 points)
 #
 # | in | | meaning |
 # |---|---|---|

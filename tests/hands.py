@@ -18,7 +18,7 @@ RUN = ("given", "bring", "solution", "scenario")
 @functools.cache
 def warm_judge() -> Judge:
     """One judge for all tests of a process; hangs are noticed soon."""
-    judge = Judge(limits=Limits(check=5, cells=20, hand_in=90))
+    judge = Judge(limits=Limits(check=3, cells=20, hand_in=90))
     atexit.register(judge.close)
     return judge
 
@@ -32,15 +32,17 @@ def hand_in(notebook: Notebook = TOY, *, first: str = "", last: str = "", **answ
 
 @dataclass(frozen=True)
 class Hostile:
-    """A hostile hand-in. text: its file, the learner's code; docstring: what it tries and, after 'Seen: ', what it may be told."""
+    """A hostile hand-in. text: its file, the learner's code.
+
+    The docstring says what it tries, after 'Seen: ' what its own error reports, after 'Loses: ' the check it spoils.
+    """
 
     name: str
     text: str
 
-    @property
-    def seen(self) -> list[str]:
+    def says(self, word: str) -> list[str]:
         doc = ast.get_docstring(ast.parse(self.text)) or ""
-        return [line.removeprefix("Seen: ") for line in doc.splitlines() if line.startswith("Seen: ")]
+        return [line.removeprefix(word) for line in doc.splitlines() if line.startswith(word)]
 
     def submission(self) -> Submission:
         """The whole file stands in the cell of the exercise `double`; `total` is answered honestly."""

@@ -64,12 +64,24 @@ def quietly(directory, **options):
 # new
 
 
+@pytest.fixture(autouse=True)
+def _one_warm_judge(monkeypatch):
+    """Judges in this process, so that a test does not wait for new ones; `graded_once` was graded by a crew."""
+    from grader import crew, plugin
+
+    def judged(work, jobs, *, allow_no_jail):
+        for whose, *files in work:
+            yield whose, crew._judge_one(plugin._warm_judge(allow_no_jail), *files)
+
+    monkeypatch.setattr("grader.classroom.judged", judged)
+
+
 def test_a_new_class_has_one_secret_seed_in_its_sources_and_none_in_what_is_released(graded_once):
     directory, _ = graded_once
     seeds = set()
     for source in (directory / "source").glob("*/*.ipynb"):
-        text = source.read_text(encoding="utf-8")
-        seeds |= set(re.findall(r"HIDDEN TESTS\\nSEED = (\d+)", text))
+        text = "\n".join(cell.source for cell in nbformat.read(source, 4).cells)
+        seeds |= set(re.findall(r"HIDDEN TESTS\nSEED = (\d+)", text))
         released = (directory / "release" / source.parent.name / source.name).read_text(encoding="utf-8")
         assert "secret_draw" in text and "secret_draw" not in released and "return 2 * x" not in released
         assert not any(seed in released for seed in seeds)
@@ -284,7 +296,7 @@ def test_a_learners_markup_stays_text(directory, course):
 def test_the_report_is_one_page_with_pictures_that_needs_nothing_else(graded_once):
     directory, _ = graded_once
     page = report(directory, say=lambda line: None).read_text(encoding="utf-8")
-    assert page.count("<svg") == 4 and "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|"http://[^"]*(purl|w3)\.org[^"]*"', "", page)
+    assert page.count("<svg") == 4 and not re.search(r'(src|href)="(?!#)', page)
     assert "<script" not in page and "4 hand-ins graded, 2 not" in page
     assert "Everybody passes" in page and "bo" in page and "PDF" in page
 

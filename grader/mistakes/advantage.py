@@ -1,4 +1,7 @@
-"""Wrong and right versions of the exercises of notebook 1. Free names are the notebook's own (given cells and the key)."""
+"""Wrong and right versions of the exercises of notebook 1.
+
+Free names are the notebook's own (given cells and the key).
+"""
 
 import itertools
 import math
@@ -396,7 +399,9 @@ def gae_recursion(rewards, values, gamma=0.99, lam=0.95):
 
 
 @right("gae_advantages")
-def gae_accumulates_in_place(rewards: torch.Tensor, values: torch.Tensor, gamma: float = 0.99, lam: float = 0.95) -> torch.Tensor:
+def gae_accumulates_in_place(
+    rewards: torch.Tensor, values: torch.Tensor, gamma: float = 0.99, lam: float = 0.95
+) -> torch.Tensor:
     """Accumulated in a tensor of its own, float64, with a print."""
     v = values.double()
     advantages = rewards.double() + gamma * v[1:] - v[:-1]
@@ -416,6 +421,11 @@ def by_group(rewards, group_ids, formula):
     for g in group_ids.unique():
         out[group_ids == g] = formula(r[group_ids == g])
     return out.to(rewards.dtype if rewards.is_floating_point() else torch.float32)
+
+
+def in_stds(r, eps):
+    """The rewards of one group in stds from their mean."""
+    return (r - r.mean()) / r.std(unbiased=False).clamp_min(eps)
 
 
 @mistake("group_advantages")
@@ -447,7 +457,7 @@ def singleton_raw(rewards, group_ids, eps=1e-6):
 
     Hint: Whom is a lone answer compared with? What has it to teach?
     """
-    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps) if len(r) > 1 else r)
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps) if len(r) > 1 else r)
 
 
 @mistake("group_advantages")
@@ -498,8 +508,8 @@ def unequal_merged(rewards, group_ids, eps=1e-6):
     """
     sizes = group_ids.unique(return_counts=True)[1]
     if (sizes == sizes[0]).all():
-        return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
-    return by_group(rewards, torch.zeros_like(group_ids), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+        return by_group(rewards, group_ids, lambda r: in_stds(r, eps))
+    return by_group(rewards, torch.zeros_like(group_ids), lambda r: in_stds(r, eps))
 
 
 @mistake("group_advantages")
@@ -520,16 +530,16 @@ def consecutive_runs(rewards, group_ids, eps=1e-6):
     Hint: Siblings need not stand side by side. What does unique_consecutive do when an id comes back?
     """
     runs = group_ids.unique_consecutive(return_inverse=True)[1]
-    return by_group(rewards, runs, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    return by_group(rewards, runs, lambda r: in_stds(r, eps))
 
 
 @mistake("group_advantages")
 def new_id_each(rewards, group_ids, eps=1e-6):
     """Everything came out 0, as it does when every answer is taken for a group of its own.
 
-    Hint: Who shares an id with whom? Print the groups that your code sees, and see whether the result is written at all.
+    Hint: Who shares an id with whom? Print the groups that your code sees, and the result before it is returned.
     """
-    return by_group(rewards, torch.arange(len(rewards)), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    return by_group(rewards, torch.arange(len(rewards)), lambda r: in_stds(r, eps))
 
 
 @mistake("group_advantages")
@@ -567,7 +577,7 @@ def ids_as_floats(rewards, group_ids, eps=1e-6):
 
     Hint: How many digits does a float32 hold, and how many has 10^15?
     """
-    return by_group(rewards, group_ids.float(), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    return by_group(rewards, group_ids.float(), lambda r: in_stds(r, eps))
 
 
 @mistake("group_advantages")
@@ -576,7 +586,7 @@ def ids_as_int32(rewards, group_ids, eps=1e-6):
 
     Hint: How large can an int32 be?
     """
-    return by_group(rewards, group_ids.int(), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    return by_group(rewards, group_ids.int(), lambda r: in_stds(r, eps))
 
 
 @mistake("group_advantages")
@@ -585,7 +595,7 @@ def ids_without_sign(rewards, group_ids, eps=1e-6):
 
     Hint: Ids are labels; no arithmetic on them is safe.
     """
-    return by_group(rewards, group_ids.abs(), lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    return by_group(rewards, group_ids.abs(), lambda r: in_stds(r, eps))
 
 
 @mistake("group_advantages")
@@ -691,9 +701,12 @@ def leave_one_out_in_stds(rewards, group_ids, eps=1e-6):
 
     Hint: Compare the sizes with the worked numbers: by which factor are they off, and what has it to do with G?
     """
-    return by_group(
-        rewards, group_ids, lambda r: (r - (r.sum() - r) / max(len(r) - 1, 1)) / r.std(unbiased=False).clamp_min(eps) * (len(r) > 1)
-    )
+
+    def formula(r):
+        others = (r.sum() - r) / max(len(r) - 1, 1)
+        return (r - others) / r.std(unbiased=False).clamp_min(eps) * (len(r) > 1)
+
+    return by_group(rewards, group_ids, formula)
 
 
 @mistake("group_advantages")
@@ -723,7 +736,7 @@ def sign_only(rewards, group_ids, eps=1e-6):
 def clipped(rewards, group_ids, eps=1e-6):
     """The advantages were cut to -1 and 1.
 
-    Hint: An advantage can be as large as the square root of G - 1. The clip of GRPO belongs to the ratio, in notebook 2.
+    Hint: An advantage can be as large as the square root of G - 1. The clip of GRPO belongs to the ratio.
     """
     return by_group(rewards, group_ids, lambda r: ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).clamp(-1, 1))
 
@@ -734,7 +747,7 @@ def whitened_again(rewards, group_ids, eps=1e-6):
 
     Hint: After the group nothing is left to normalise. What do dead groups do to the std of the batch?
     """
-    a = by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False).clamp_min(eps))
+    a = by_group(rewards, group_ids, lambda r: in_stds(r, eps))
     return (a - a.mean()) / a.std().clamp_min(eps)
 
 
@@ -795,7 +808,7 @@ def std_threshold(rewards, group_ids, eps=1e-6):
 
     Hint: A threshold silences noise and small genuine rewards alike. What does the exercise say about 0 and .001?
     """
-    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False) if r.std(unbiased=False) > 1e-3 else r * 0)
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps) * (r.std(unbiased=False) > 1e-3))
 
 
 @mistake("group_advantages")
@@ -813,7 +826,7 @@ def dead_group_of_ones(rewards, group_ids, eps=1e-6):
 
     Hint: A group whose answers are all equal teaches nothing, even if all of them are right.
     """
-    return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False) if r.std(unbiased=False) > eps else r)
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps) if r.std(unbiased=False) > eps else r)
 
 
 @mistake("group_advantages")

@@ -1957,7 +1957,7 @@ def always_sequence(log_probs_new, log_probs_old, advantages, mask, clip_range=0
 
 @mistake("grpo_token_loss")
 def sequence_and_token_swapped(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """"sequence" and "token" were exchanged.
+    """The aggregations "sequence" and "token" were exchanged.
 
     Hint: Under which of the two has every answer the same voice?
     """
@@ -2160,7 +2160,7 @@ def picked_tokens(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2
     surrogate = torch.minimum(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
     if aggregate == "sequence":
         return -(surrogate / mask.sum(1)[row]).sum() / mask.shape[0]
-    elif aggregate == "token":
+    if aggregate == "token":
         return -surrogate.mean()
     return -surrogate.sum() / (mask.shape[0] * mask.shape[1])
 

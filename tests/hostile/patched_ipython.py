@@ -1,4 +1,7 @@
-"""Makes IPython report that every cell went well."""
+"""Makes IPython report that every cell went well, and none runs.
+
+Loses: sums
+"""
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 InteractiveShell.run_cell = lambda self, *a, **k: ExecutionResult(None)

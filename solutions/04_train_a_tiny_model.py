@@ -1,0 +1,1411 @@
+# %% [markdown]
+# # 4. Train a tiny model that learns to think
+#
+# Everything you wrote so far was a formula with a check behind it. Now it meets a model. A transformer of a hundred thousand
+# parameters, small enough for one core of a laptop, can do two things with a sum: blurt out an answer, which is mostly
+# wrong, or write the running totals down first, which is mostly right. It has a habit of blurting. Nobody will tell it
+# to think. It will be paid for right answers, by your reward, your loss and your training step, and in less than ten
+# seconds of computing it finds out by itself that thinking pays.
+#
+# | | |
+# |---|---|
+# | **Difficulty** | Medium: four short functions and the training step that joins everything |
+# | **Time** | About 120 minutes, of which the computer works four |
+# | **You should know** | Notebooks 1 to 3; keep your `group_advantages` and `grpo_objective` at hand |
+# | **You will write** | `extract_answer`, `math_reward`, `token_log_probs`, `response_mask`, `grpo_step` |
+# | **Next** | Notebook 5, the same functions on a real language model |
+
+# %% given setup
+import copy
+import math
+import random
+import re
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SEED = 0  # draws of the hidden tests; a class has its own
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"  # told apart by everyone
+plt.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
+
+# %% [markdown]
+# ## Settings
+#
+# One cell decides what runs and where. `"auto"` takes a CUDA device where there is one and a CPU otherwise. On a CPU
+# the same seed gives the same run, number for number, on the same machine and the same version of torch. One thread
+# is the default because it is the fastest for a model this small (two threads on a busy machine were up to 70 times
+# slower than one).
+
+# %% given settings
+settings = {
+    "device": "auto",  # "auto", "cpu" or "cuda"
+    "preset": "auto",  # a row of the table in the next cell; "auto": laptop on a CPU, gpu on CUDA
+    "seed": 0,
+    "threads": 1,  # of the CPU
+    "experiment_steps": 30,  # RL steps in the experiments after the run
+}
+
+# %% given presets
+PRESETS = {  # what a row says holds unless `settings` says otherwise
+    "laptop": {"width": 64, "layers": 2, "heads": 4, "warmup_steps": 480, "prompts": 16, "answers": 8, "steps": 50},
+    "gpu": {"width": 64, "layers": 2, "heads": 4, "warmup_steps": 480, "prompts": 64, "answers": 16, "steps": 50},  # not measured yet
+    "gpu_large": {"width": 256, "layers": 4, "heads": 8, "warmup_steps": 1500, "prompts": 128, "answers": 16, "steps": 100},  # not measured yet
+}
+
+
+def configure(settings):
+    """The settings with the preset's numbers filled in and the device chosen; refuses what cannot run, in a sentence."""
+    device = settings["device"]
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"There is no device {device!r} here: settings['device'] is 'auto', 'cpu' or 'cuda'.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("settings['device'] is 'cuda', but torch sees no CUDA device here. Choose 'auto' or 'cpu', or switch the runtime to a GPU.")
+    preset = settings["preset"]
+    if preset == "auto":
+        preset = "gpu" if device == "cuda" else "laptop"
+    if preset not in PRESETS:
+        raise ValueError(f"There is no preset {preset!r}: settings['preset'] is 'auto' or one of {', '.join(PRESETS)}.")
+    chosen = {**PRESETS[preset], **settings, "device": device, "preset": preset}
+    for name, value in chosen.items():
+        if name not in ("device", "preset", "seed") and not (isinstance(value, int) and value >= 1):
+            raise ValueError(f"settings[{name!r}] is {value!r}; it needs a whole number of at least 1.")
+    return chosen
+
+
+run = configure(settings)
+torch.set_num_threads(run["threads"])
+print(f"{run['preset']} on {run['device']}, torch {torch.__version__}")
+
+# %% [markdown]
+# ## The task and its language
+#
+# Four digits to add: `7+0+5+9=`. The model may answer at once, or think first, in running totals:
+#
+# ```
+# 7+0+5+9=<answer>23</answer>
+# 7+0+5+9=<think>07,12,21</think><answer>21</answer>
+# ```
+#
+# It reads and writes characters; each of the four tags is a single token, and `</answer>` ends the text. That makes 18
+# tokens in all. Of the 10,000 possible prompts, about 500 are kept for watching the run and another 500 or so for the final
+# verdict; the model never trains on either.
+
+# %% given language
+VOCAB = [*"0123456789+=,", "<think>", "</think>", "<answer>", "</answer>", "<pad>"]
+ID = {token: i for i, token in enumerate(VOCAB)}
+EOS, PAD, THINK = ID["</answer>"], ID["<pad>"], ID["<think>"]
+PROMPT, ROOM = 8, 16  # tokens of a prompt; tokens an answer may have at most
+
+
+def encode(digits):
+    """Digits [N, 4] -> prompts [N, 8], such as 7+0+5+9=."""
+    prompts = torch.full((len(digits), PROMPT), ID["+"])
+    prompts[:, 0::2], prompts[:, -1] = digits, ID["="]
+    return prompts
+
+
+def decode(tokens):
+    """Tokens [N, T] -> N texts, without padding."""
+    return ["".join(VOCAB[t] for t in row if t != PAD) for row in tokens.tolist()]
+
+
+def totals(prompts):
+    """The right answers [N] of prompts [N, 8]."""
+    return prompts[:, 0::2].sum(1)
+
+
+def all_prompts():
+    """All 10,000 prompts in three parts that never meet: to train on, to watch, and for the final verdict."""
+    number = torch.arange(10_000)
+    prompts = encode(torch.stack([number // 10**k % 10 for k in (3, 2, 1, 0)], 1))
+    part = number * 2654435761 % 2**32 // 2**16 % 20  # a hash, so that no part has a pattern
+    return prompts[part > 1], prompts[part == 0], prompts[part == 1]
+
+
+TRAIN, WATCH, VERDICT = all_prompts()
+print(len(TRAIN), "prompts to train on,", len(WATCH), "to watch,", len(VERDICT), "for the verdict")
+
+# %% [markdown]
+# ## The model
+#
+# A transformer as you know it: embeddings, two blocks of attention and a small network, a head. Two things are worth a
+# look. `Cache` keeps the keys and values of what was read, so that each new token costs one token's work. And
+# `response_logits` uses the same cache to read each prompt once for all its answers, which saves a third of the
+# training's work: that is a gift that groups bring along.
+
+# %% given model
+class Cache:
+    """Keys and values of the tokens read so far, for each layer a pair of [N, heads, T, size]."""
+
+    def __init__(self, pairs=None, length=0, in_place=False):
+        self.pairs, self.length, self.in_place = pairs or {}, length, in_place
+
+    def add(self, layer, new):
+        """Adds what a layer made of new tokens; gives all it has."""
+        if self.in_place:  # sampling: there is room
+            end = self.length + new[0].shape[2]
+            for old, x in zip(self.pairs[layer], new):
+                old[:, :, self.length : end] = x
+            return [x[:, :, :end] for x in self.pairs[layer]]
+        if layer in self.pairs:  # training: gradients want new tensors
+            new = [torch.cat(pair, 2) for pair in zip(self.pairs[layer], new)]
+        self.pairs[layer] = new
+        return new
+
+    def repeat(self, rows, room=0):
+        """The cache of the rows with these numbers, with room for more tokens."""
+        pairs = {layer: [F.pad(x[rows], (0, 0, 0, room)) if room else x[rows] for x in kv] for layer, kv in self.pairs.items()}
+        return Cache(pairs, self.length, in_place=room > 0)
+
+
+class Block(nn.Module):
+    """Attention, then a small network, each added to what comes in: [N, T, width] -> [N, T, width]."""
+
+    def __init__(self, layer, width, heads):
+        super().__init__()
+        self.layer, self.heads = layer, heads
+        self.before_attention, self.before_network = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.mix = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x, cache, visible):
+        n, t, width = x.shape
+        q, k, v = self.qkv(self.before_attention(x)).view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        k, v = cache.add(self.layer, [k, v])
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        x = x + self.mix(seen.transpose(1, 2).reshape(n, t, width))
+        hidden = F.relu(self.up(self.before_network(x)))
+        return x + self.down(hidden * hidden)
+
+
+class TinyModel(nn.Module):
+    """A causal transformer: tokens [N, T] -> logits of the next token [N, T, outputs]."""
+
+    def __init__(self, width=64, layers=2, heads=4, seed=0, outputs=len(VOCAB)):
+        super().__init__()
+        self.token, self.place = nn.Embedding(len(VOCAB), width), nn.Embedding(PROMPT + ROOM, width)
+        self.blocks = nn.ModuleList(Block(layer, width, heads) for layer in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, outputs, bias=False)
+        draw = torch.Generator().manual_seed(seed)
+        for name, p in self.named_parameters():
+            if p.dim() == 2:  # each block begins as the identity: mix and down are 0
+                std = 0.2 if name.startswith(("token", "place")) else 0.02 if "head" in name else width**-0.5
+                nn.init.zeros_(p) if "mix" in name or "down" in name else p.data.normal_(0, std, generator=draw)
+
+    def forward(self, tokens, cache=None):
+        cache = Cache() if cache is None else cache
+        start, t = cache.length, tokens.shape[1]
+        x = self.token(tokens) + self.place.weight[start : start + t]
+        visible = None if t == 1 else torch.ones(t, start + t, dtype=torch.bool, device=tokens.device).tril(start)
+        for block in self.blocks:
+            x = block(x, cache, visible)
+        cache.length = start + t
+        return self.head(self.norm(x))
+
+
+def response_logits(model, tokens, prompt_length):
+    """Tokens [N, T] -> for each token after the prompt, the logits that chose it: [N, T - prompt_length, V].
+
+    Equal prompts are read once: the last prompt token and all answer tokens but the last continue from there.
+    """
+    prompts, row = tokens[:, :prompt_length].unique(dim=0, return_inverse=True)
+    cache = Cache()
+    model(prompts[:, :-1], cache)
+    return model(tokens[:, prompt_length - 1 : -1], cache.repeat(row))
+
+
+print(f"{sum(p.numel() for p in TinyModel().parameters()):,} parameters")
+
+# %% [markdown]
+# ## Sampling
+#
+# At a temperature of 1 the next token is drawn from the model's own distribution, and that is the distribution the ratio
+# and the KL of your loss speak of. A temperature of 0 means greedy: always the most likely token. The drawing is a race:
+# each token arrives after a random time, exponential with its probability as the rate, and the first to arrive is
+# chosen. That is an exact draw, and faster than `torch.multinomial`.
+
+# %% given sampling
+@torch.no_grad()
+def sample(model, prompts, answers=1, temperature=1.0, draw=None, force=None):
+    """Answers to prompts [B, 8]: the whole texts [B x answers, 8 + T]. Answers to one prompt stand together.
+
+    draw: the generator. force: a first token for every answer. After </answer> there is only padding.
+    """
+    cache = Cache()
+    logits = model(prompts, cache)[:, -1]
+    rows = torch.arange(len(prompts), device=prompts.device).repeat_interleave(answers)
+    cache, logits = cache.repeat(rows, ROOM), logits[rows]  # the prompt was read once for all its answers
+    tokens, done = [], torch.zeros_like(rows, dtype=torch.bool)
+    for t in range(ROOM):
+        if t == 0 and force is not None:
+            token = torch.full_like(rows, force)
+        elif temperature == 0:
+            token = logits.argmax(-1)
+        else:
+            times = torch.empty_like(logits).exponential_(generator=draw)
+            token = (torch.softmax(logits / temperature, -1) / times).argmax(-1)
+        token = token.masked_fill(done, PAD)
+        tokens.append(token)
+        done |= token == EOS
+        if t + 1 == ROOM or done.all():
+            break
+        logits = model(token[:, None], cache)[:, -1]
+    return torch.cat([prompts[rows], torch.stack(tokens, 1)], 1)
+
+
+def solved(tokens):
+    """Is the answer right? [N, T] -> [N] bools. Written to judge you: it shares nothing with your reward."""
+    wanted = [f"<answer>{total:02d}</answer>" for total in totals(tokens[:, :PROMPT]).tolist()]
+    texts = decode(tokens[:, PROMPT:])
+    return torch.tensor([text.rpartition("</think>")[2] == right for text, right in zip(texts, wanted)])
+
+
+def evaluate(model, prompts, temperature=0.0, force=None, seed=0):
+    """What the model does with prompts it never trained on: accuracy, and the share of answers that think."""
+    draw = torch.Generator(prompts.device).manual_seed(seed)
+    tokens = sample(model, prompts, temperature=temperature, force=force, draw=draw)
+    return {"accuracy": solved(tokens).float().mean().item(), "thinks": (tokens[:, PROMPT] == THINK).float().mean().item()}
+
+# %% [markdown]
+# ## Warm-up: two skills and a habit
+#
+# A language model has read half the internet before anybody gives it a reward. Ours gets a warm-up by supervised learning:
+# for most of it, nine of ten samples show how to think, and the rest are hasty answers, off by up to four. The last
+# thirty steps turn the ratio around: nearly nine of ten are hasty. So the model knows how to think and is not in the
+# habit of it.
+
+# %% given warm_up
+def examples(prompts, think, draw):
+    """What the warm-up teaches: answers [N, 14], thought about where think [N] is true, hasty elsewhere."""
+    running = prompts[:, 0::2].cumsum(1)[:, 1:]  # [N, 3]; the last is the answer
+    guess = (running[:, 2] + torch.randint(-4, 5, (len(prompts),), generator=draw)).clamp(0, 36)
+    two = lambda x: torch.stack([x // 10, x % 10], -1)
+    thought, hasty = (torch.full((len(prompts), 14), PAD) for _ in range(2))
+    thought[:, 0], thought[:, [3, 6]], thought[:, 9], thought[:, 10], thought[:, 13] = THINK, ID[","], ID["</think>"], ID["<answer>"], EOS
+    thought[:, [1, 2, 4, 5, 7, 8]], thought[:, 11:13] = two(running).flatten(1), two(running[:, 2])
+    hasty[:, 0], hasty[:, 1:3], hasty[:, 3] = ID["<answer>"], two(guess), EOS
+    return torch.where(think[:, None], thought, hasty)
+
+
+def warm_up(seed, steps=480, width=64, layers=2, heads=4, device="cpu", batch=32, lr=1.2e-2):
+    """A model that can think and does not, from random weights."""
+    model = TinyModel(width, layers, heads, seed).to(device)
+    draw = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr, betas=(0.9, 0.99), foreach=True)
+    for step in range(steps):
+        prompts = TRAIN[torch.randint(len(TRAIN), (batch,), generator=draw)]
+        think = torch.rand(batch, generator=draw) < (0.9 if step < steps - 30 else 0.12)
+        answers = examples(prompts, think, draw)
+        tokens = torch.cat([prompts, answers], 1).to(device)
+        logits = model(tokens[:, :-1])[:, PROMPT - 1 :]
+        loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten().to(device), ignore_index=PAD)
+        for group in optimizer.param_groups:  # up over 100 steps, then down to 0
+            group["lr"] = lr * min((step + 1) / 100, (steps - step) / max(steps - 100, 1))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+
+
+def restore(model, state):
+    """Puts a checkpoint (a state_dict) into the model, or says why it does not fit."""
+    mine, unlike = model.state_dict(), []
+    for name in sorted(mine.keys() | state.keys()):
+        sizes = [list(s[name].shape) if name in s else "missing" for s in (mine, state)]
+        if sizes[0] != sizes[1]:
+            unlike.append(f"{name} is {sizes[0]} in the model and {sizes[1]} in the checkpoint")
+    if unlike:
+        raise ValueError(f"This checkpoint belongs to a model of another shape: {unlike[0]} ({len(unlike)} such). Build the model with the checkpoint's width, layers and heads.")
+    model.load_state_dict(state)
+    return model
+
+# %% [markdown]
+# ## Exercise: `extract_answer`
+#
+# Before a rule can pay for an answer it has to find it. Half of all reward bugs live here: a verifier that takes the last
+# number anywhere, or the first of two answers, is a verifier that a policy learns to please without being right.
+#
+# | in | type | meaning |
+# |---|---|---|
+# | `text` | `str` | what the model wrote |
+#
+# Returns what stands inside the answer tag as a `str`, or `None`. `"<think>7+5</think><answer> 12 </answer>"` gives `"12"`.
+#
+# - There is an answer only where the text holds exactly one `<answer>` and exactly one `</answer>`, in this order. No
+#   tag, a tag that is never closed, one inside the other, two answers: all `None`.
+# - Spaces and line breaks at both ends are stripped. The answer may run over several lines.
+# - Full-width digits (`０` to `９`, common in Chinese text) become ASCII digits. Everything else stays as it is, be it a number or
+#   not: judging is the next exercise.
+#
+# <details><summary>A hint</summary>
+#
+# `str.count` tells how often a tag occurs and `str.partition` cuts a text in two. `str.translate` replaces single
+# characters by a table. Regular expressions work too; mind that a dot does not match a line break unless you say so.
+#
+# </details>
+
+# %% solution extract_answer
+def extract_answer(text):
+    """The text inside the one well-formed answer tag, or None."""
+    ### BEGIN SOLUTION
+    if text.count("<answer>") != 1 or text.count("</answer>") != 1:
+        return None
+    inside, closed, _ = text.partition("<answer>")[2].partition("</answer>")
+    if not closed:  # the closing tag came first
+        return None
+    return inside.strip().translate({ord("０") + i: str(i) for i in range(10)})
+    ### END SOLUTION
+
+# %% check finds_the_answer points=1
+# The answer is what stands inside the tag, stripped, and nothing else is.
+texts = [
+    "<think>7+5</think><answer> 12 </answer>",
+    "<answer>3.50</answer> and 99 more",
+    "I am sure that it is 12.",
+    "<think>the answer could be 4</think>\n<answer>\n12\nor so\n</answer>",
+    "<answer>no idea</answer>",
+]
+expected = ["12", "3.50", None, "12\nor so", "no idea"]
+got = [extract_answer(text) for text in texts]
+for text, mine, right in zip(texts, got, expected):
+    assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which part of the text is the answer, if any?"
+### BEGIN HIDDEN TESTS
+draw = random.Random(SEED)
+for _ in range(40):
+    inside = "".join(draw.choice("0123456789 .,+-=abc\n") for _ in range(draw.randrange(9)))
+    before, after = ("".join(draw.choice("0123456789 \n<>/=") for _ in range(draw.randrange(9))) for _ in range(2))
+    assert extract_answer(f"{before}<answer>{inside}</answer>{after}") == inside.strip()
+    assert extract_answer(f"{before}{inside}{after}") is None
+### END HIDDEN TESTS
+
+# %% check one_answer_only points=1
+# Exactly one well-formed answer: unclosed, nested and doubled ones give None.
+cases = {
+    "<answer>12</answer>": "12",
+    "<answer>12": None,
+    "12</answer>": None,
+    "</answer>12<answer>": None,
+    "<answer>11</answer><answer>12</answer>": None,
+    "<answer>12</answer><answer>12</answer>": None,
+    "<answer><answer>12</answer></answer>": None,
+    "<answer>11<answer>12</answer>": None,
+    "<answer>12</answer></answer>": None,
+    "<answer>12</answer><answer>": None,
+    "<think><answer>11</answer></think><answer>12</answer>": None,
+}
+got = [extract_answer(text) for text in cases]
+for (text, right), mine in zip(cases.items(), got):
+    assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. How many opening and closing tags are there, and in which order?"
+### BEGIN HIDDEN TESTS
+draw = random.Random(SEED + 1)
+seen = 0
+for k in range(300):
+    tags = ["<answer>", "</answer>"] if k % 3 == 0 else [draw.choice(["<answer>", "</answer>"]) for _ in range(draw.randrange(5))]
+    number = str(draw.randrange(100))
+    text = str(draw.randrange(100)) + "".join(tag + (number if tag == "<answer>" else "<think>") for tag in tags)
+    right = number if tags == ["<answer>", "</answer>"] else None
+    seen += right is not None
+    assert extract_answer(text) == right
+assert seen > 90
+### END HIDDEN TESTS
+
+# %% check full_width_digits points=1
+# Full-width digits become ASCII digits; other characters stay.
+texts = ["<answer>１２</answer>", "<answer>　０4.５0 </answer>", "<answer>十二</answer>", "<answer>１２元</answer>"]
+expected = ["12", "04.50", "十二", "12元"]
+got = [extract_answer(text) for text in texts]
+for text, mine, right in zip(texts, got, expected):
+    assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which characters are full-width digits?"
+### BEGIN HIDDEN TESTS
+draw = random.Random(SEED + 2)
+full = "０１２３４５６７８９"
+for _ in range(40):
+    wide = [draw.choice(full + "0123456789.元-") for _ in range(6)]
+    narrow = "".join(str(full.index(c)) if c in full else c for c in wide)
+    assert extract_answer(f"x<answer> {''.join(wide)}\n</answer>") == narrow
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Exercise: `math_reward`
+#
+# Two rules, each paying 0 or 1. They come back separately, so that a run can weigh, plot and distrust them one by one.
+#
+# | in | type | meaning |
+# |---|---|---|
+# | `text` | `str` | what the model wrote |
+# | `answer` | `str` | the right number, such as `"12"` |
+#
+# Returns `{"accuracy": 0.0 or 1.0, "format": 0.0 or 1.0}`. `"<answer>012</answer>"` for `"12"` gives accuracy 1 and format 0.
+#
+# - **accuracy**: there is exactly one well-formed answer, and its number has the same *value* as the given one. 12, 12.0, 012 and +12
+#   are equal. A number is an optional sign, digits, perhaps a decimal point and more digits. Words, units, formulas, fractions and nothing
+#   at all are no numbers here: `十二`, `12 yuan`, `6+6` and `24/2` earn 0. Whether it was thought about makes no difference.
+# - **format**: exactly one `<think>…</think>` and exactly one `<answer>…</answer>`, in this order, neither inside the other, and nothing outside.
+#   White space around and between the two parts is no offence. Whether the answer is right makes no difference.
+#
+# <details><summary>A hint</summary>
+#
+# For the format, `re.fullmatch` with `re.DOTALL` describes the whole text; it does not by itself say "exactly one", so
+# count the tags too. For the value, first make sure that it is a number and only then convert. Never `eval` what a model wrote.
+#
+# </details>
+
+# %% solution math_reward
+def math_reward(text, answer):
+    """Pays for a right answer and for the agreed format, each 0.0 or 1.0."""
+    # ---- 1. accuracy ----
+    ### BEGIN SOLUTION
+    from decimal import Decimal
+
+    inside = extract_answer(text)
+    number = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", inside or "", re.ASCII)
+    accuracy = float(number is not None and Decimal(inside) == Decimal(answer))
+    ### END SOLUTION
+
+    # ---- 2. format ----
+    ### BEGIN SOLUTION
+    once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
+    in_order = re.fullmatch(r"\s*<think>.*</think>\s*<answer>.*</answer>\s*", text, re.DOTALL)
+    return {"accuracy": accuracy, "format": float(once and in_order is not None)}
+    ### END SOLUTION
+
+# %% check by_value points=2
+# Accuracy compares numbers by value, and only numbers.
+def part(reward, name):
+    return reward.get(name) if isinstance(reward, dict) else f"{reward!r}, which is no dict"
+
+cases = [
+    ("12", 1), ("12.0", 1), ("012", 1), ("+12", 1), (" 12 ", 1), ("１２", 1), ("13", 0), ("-12", 0), ("1.2", 0), ("120", 0), ("112", 0),
+    ("12.5", 0), ("十二", 0), ("12 yuan", 0), ("twelve", 0), ("6+6", 0), ("24/2", 0), ("3 12", 0), ("", 0),
+]
+got = [part(math_reward(f"<think>7+5</think><answer>{inside}</answer>", "12"), "accuracy") for inside, _ in cases]
+for (inside, right), mine in zip(cases, got):
+    assert mine == right, f"the right number is 12; for an answer of {inside!r} accuracy is {mine}, expected {float(right)}. Is it a number, and of which value?"
+### BEGIN HIDDEN TESTS
+draw = random.Random(SEED + 3)
+for _ in range(30):
+    value = draw.randrange(-999, 999)
+    spellings = [f"{value}.00", f"{'-' if value < 0 else '+'}0{abs(value)}", f" {value}"]
+    others = [str(value + draw.choice([-1, 1, 10])), f"{value}.5", f"{value}1", f"{value}!", "x", f"{value},{value}", f"{value}-0"]
+    for right, texts in ((1.0, spellings), (0.0, others)):
+        for inside in texts:
+            reward = math_reward(f"<think>{value}</think><answer>{inside}</answer>", str(value))
+            assert reward["accuracy"] == right
+    half = math_reward(f"<answer>{value}.50</answer>", f"{value}.5")
+    assert half["accuracy"] == 1.0
+### END HIDDEN TESTS
+
+# %% check accuracy_needs_the_answer points=1
+# Accuracy comes from the one answer, not from a number that stands elsewhere.
+cases = {
+    "<answer>12</answer>": 1,
+    "7+5=<answer>12</answer>, I think": 1,
+    "<think>never closed <answer>12</answer>": 1,
+    "12": 0,
+    "<think>12</think>": 0,
+    "<answer>12": 0,
+    "<think>12</think><answer>11</answer>": 0,
+    "<answer>11</answer> no, 12": 0,
+    "<answer>12</answer><answer>11</answer>": 0,
+    "<answer>11</answer><answer>12</answer>": 0,
+    "<answer>12</answer><answer>12</answer>": 0,
+}
+got = [math_reward(text, "12") for text in cases]
+got = [reward.get("accuracy") if isinstance(reward, dict) else f"{reward!r}, which is no dict" for reward in got]
+for (text, right), mine in zip(cases.items(), got):
+    assert mine == right, f"the right number is 12; for {text!r} accuracy is {mine}, expected {float(right)}. Which number did the model commit to?"
+### BEGIN HIDDEN TESTS
+draw = random.Random(SEED + 4)
+for _ in range(30):
+    a, b = draw.sample(range(100), 2)
+    for right, text in (
+        (1.0, f"<answer>{a}</answer>"),
+        (1.0, f"<think>{b}</think> <answer>{a}</answer>{b}"),
+        (0.0, f"<think>{a}</think><answer>{b}</answer>{a}"),
+        (0.0, f"<answer>{a}</answer><answer>{b}</answer>"),
+        (0.0, f"<answer>{b}</answer><answer>{a}</answer>"),
+        (0.0, f"{a}</answer>"),
+    ):
+        assert math_reward(text, str(a))["accuracy"] == right
+### END HIDDEN TESTS
+
+# %% check the_format points=1
+# Format: one think, one answer, in this order, and nothing outside.
+cases = {
+    "<think>7+5</think><answer>12</answer>": 1,
+    "<think>7+5\n=12</think>\n<answer>99</answer>\n": 1,
+    "<think></think><answer>who knows</answer>": 1,
+    "<answer>12</answer>": 0,
+    "<think>7+5</think>": 0,
+    "<answer>12</answer><think>7+5</think>": 0,
+    "Well. <think>7+5</think><answer>12</answer>": 0,
+    "<think>7+5</think> so <answer>12</answer>": 0,
+    "<think>7+5</think><answer>12</answer>!": 0,
+    "<think>7</think><think>5</think><answer>12</answer>": 0,
+    "<think>7+5</think><answer>12</answer><answer>12</answer>": 0,
+    "<think>7+5<answer>12</answer></think>": 0,
+    "<think><answer>12</think></answer>": 0,
+    "<think>7+5</think><answer>12": 0,
+}
+got = [math_reward(text, "12") for text in cases]
+got = [reward.get("format") if isinstance(reward, dict) else f"{reward!r}, which is no dict" for reward in got]
+for (text, right), mine in zip(cases.items(), got):
+    assert mine == right, f"for {text!r} format is {mine}, expected {float(right)}. Is every tag there once, in order, with nothing outside?"
+### BEGIN HIDDEN TESTS
+draw = random.Random(SEED + 5)
+seen = 0
+for k in range(300):
+    pieces = ["<think>", "</think>", "<answer>", "</answer>"]
+    if k % 3 == 1:
+        draw.shuffle(pieces)
+    elif k % 3 == 2:
+        pieces.insert(draw.randrange(5), draw.choice(pieces))
+    text = "".join(p + (str(draw.randrange(30)) if p in ("<think>", "<answer>") else draw.choice(["", "\n", " "])) for p in pieces)
+    text = draw.choice(["", "", " ", "x"]) + text
+    right = pieces == ["<think>", "</think>", "<answer>", "</answer>"] and not text.startswith("x")
+    seen += right
+    reward = math_reward(text, "12")
+    assert reward["format"] == float(right)
+assert 60 < seen < 240
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### The pencil problem
+#
+# *Three pencils cost 15 yuan. What does one cost?* Four answers; the fourth forgot the agreed format. With both rules
+# added up, what will the rewards be, and which advantages does notebook 1 give them?
+
+# %% show pencils
+pencils = [
+    "<think>15 divided by 3 is 5</think><answer>5</answer>",
+    "<think>3 times 5 is 15</think>\n<answer>5.0</answer>",
+    "<think>15/3</think><answer>5</answer>",
+    "<answer>5</answer>",
+]
+sums = torch.tensor([sum(math_reward(text, "5").values()) for text in pencils])
+print(sums.tolist(), "->", [round(a, 4) for a in ((sums - sums.mean()) / sums.std(unbiased=False)).tolist()])
+
+# %% [markdown]
+# The rewards and the advantages are those of notebook 1's first group: the answer that breaks the format speaks loudest, although its
+# number is right.
+#
+# You could add a third rule, "did it divide?", that pays for a `/` or the word *divide* in the think part. It would multiply the ways to earn
+# something, and each rule is a thing to please: the tag rule is satisfied by `<think></think>`, the division rule by `<think>/</think>`. A policy finds
+# such corners faster than you do. That is why the run below pays for accuracy alone: then nothing pays for thinking but being
+# right. A reward for the think tag would stage the discovery.
+
+# %% [markdown]
+# ## Exercise: `token_log_probs`
+#
+# The model gives logits; the loss wants the log-probability of each token that was written.
+#
+# $$\log \pi(y_t) = \log \operatorname{softmax}(z_t / \tau)_{y_t}$$
+#
+# In words: divide the logits by the temperature, normalise over the vocabulary, pick the entry of the token.
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `logits` | `[N, T, V]` | for each token, the logits that chose it (`response_logits` has done the shift by one) |
+# | `tokens` | `[N, T]`, integers | the tokens |
+# | `temperature` | float | the temperature at which they were sampled |
+#
+# Returns `[N, T]`. Logits of 0 and $\ln 3$, and the second token: $\ln 0.75 = -0.2877$; at a temperature of 2: $-0.4561$.
+#
+# - Gradients flow to the logits.
+# - It stays finite for logits of any size: probabilities that underflow must not become $\log 0$.
+#
+# <details><summary>A hint</summary>
+#
+# `torch.gather` picks along the last dimension and wants an index with as many dimensions as the logits.
+#
+# </details>
+
+# %% solution token_log_probs
+def token_log_probs(logits, tokens, temperature=1.0):
+    """Log-probability of each token: logits [N, T, V], tokens [N, T] -> [N, T]."""
+    ### BEGIN SOLUTION
+    scaled = logits / temperature
+    chosen = scaled.gather(-1, tokens[..., None])[..., 0]
+    return chosen - scaled.logsumexp(-1)
+    ### END SOLUTION
+
+# %% check log_of_the_chosen points=1
+# The log of the probability of the token that was chosen.
+logits = torch.tensor([[[0.0, math.log(3)], [2.0, 2.0], [1.0, -1.0]], [[5.0, 4.0], [0.0, 0.5], [-2.0, 1.0]]])
+tokens = torch.tensor([[1, 0, 0], [1, 1, 0]])
+expected = torch.tensor([[-0.2877, -0.6931, -0.1269], [-1.3133, -0.4741, -3.0486]])
+got = token_log_probs(logits.clone(), tokens.clone())
+assert torch.is_tensor(got), f"expected a tensor of shape [2, 3], got {type(got).__name__}"
+assert got.shape == (2, 3), f"expected one number per token, shape [2, 3], got shape {list(got.shape)}"
+assert torch.allclose(got, expected, atol=2e-4), f"expected {expected.tolist()}, got {[[round(x, 4) for x in row] for row in got.tolist()]}. Normalise over the vocabulary (the last dimension), then pick the token's entry"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED)
+for n, t, v in ((3, 4, 5), (4, 4, 4), (1, 1, 2), (2, 7, 18)):
+    logits = torch.randn(n, t, v, generator=draw) * 3
+    tokens = torch.randint(v, (n, t), generator=draw)
+    mine = token_log_probs(logits.clone(), tokens.clone())
+    for i in range(n):
+        for j in range(t):
+            weights = [math.exp(x) for x in logits[i, j].tolist()]
+            assert abs(float(mine[i, j]) - math.log(weights[int(tokens[i, j])] / sum(weights))) < 1e-4
+huge = torch.tensor([[[1000.0, -1000.0, 0.0], [-3000.0, -3001.0, -9999.0]]])
+mine = token_log_probs(huge.clone(), torch.tensor([[1, 0]]))
+assert torch.allclose(mine, torch.tensor([[-2000.0, -math.log(1 + math.exp(-1))]]), atol=1e-3)
+### END HIDDEN TESTS
+
+# %% check at_the_sampling_temperature points=1
+# Log-probabilities at the temperature of sampling.
+logits = torch.tensor([[[0.0, math.log(3), 0.0], [2.0, 1.0, -1.0]]])
+tokens = torch.tensor([[1, 2]])
+expected = torch.tensor([[-0.7677, -2.1041]])
+got = token_log_probs(logits.clone(), tokens.clone(), temperature=2.0)
+assert torch.is_tensor(got) and got.shape == (1, 2), "expected a tensor of shape [1, 2]"
+assert torch.allclose(got, expected, atol=2e-4), f"at a temperature of 2 expected {expected.tolist()}, got {[round(x, 4) for x in got.flatten().tolist()]}. What does the temperature divide, and before which step?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 1)
+for temperature in (0.5, 1.0, 1.7, 3.0):
+    logits = torch.randn(2, 3, 6, generator=draw) * 2
+    tokens = torch.randint(6, (2, 3), generator=draw)
+    mine = token_log_probs(logits.clone(), tokens.clone(), temperature=temperature)
+    for i in range(2):
+        for j in range(3):
+            weights = [math.exp(x / temperature) for x in logits[i, j].tolist()]
+            assert abs(float(mine[i, j]) - math.log(weights[int(tokens[i, j])] / sum(weights))) < 1e-4
+### END HIDDEN TESTS
+
+# %% check gradient_to_the_logits points=1
+# The gradient raises the chosen token and lowers all others.
+logits = torch.tensor([[[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]], [[3.0, 0.0, -1.0], [0.5, 0.0, 0.0]]], requires_grad=True)
+tokens = torch.tensor([[2, 0], [1, 2]])
+got = token_log_probs(logits, tokens.clone())
+assert torch.is_tensor(got) and got.shape == (2, 2), "expected a tensor of shape [2, 2]"
+assert got.requires_grad, "no gradient flows from the log-probabilities to the logits: nothing could be learnt from them"
+got.sum().backward()
+got = logits.grad
+expected = torch.tensor([[[-0.0900, -0.2447, 0.3348], [0.6667, -0.3333, -0.3333]], [[-0.9362, 0.9534, -0.0171], [-0.4519, -0.2741, 0.7259]]])
+assert torch.allclose(got, expected, atol=2e-4), f"the gradient of the sum is {[[[round(x, 4) for x in v] for v in row] for row in got.tolist()]}; expected 1 minus the probability at the chosen token, minus the probability elsewhere"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 2)
+for temperature in (1.0, 0.7):
+    logits = (torch.randn(3, 4, 5, generator=draw) * 2).requires_grad_()
+    tokens = torch.randint(5, (3, 4), generator=draw)
+    weight = torch.randn(3, 4, generator=draw)
+    token_log_probs(logits, tokens.clone(), temperature=temperature).backward(weight)
+    for i in range(3):
+        for j in range(4):
+            weights = [math.exp(x / temperature) for x in logits[i, j].tolist()]
+            for v in range(5):
+                right = weight[i, j].item() * ((v == int(tokens[i, j])) - weights[v] / sum(weights)) / temperature
+                assert abs(logits.grad[i, j, v].item() - right) < 1e-4
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### What it costs to remember
+#
+# Two ways to the same numbers. `log_softmax` and then `gather` keeps a second tensor of the logits' size for the backward pass;
+# the gathered logit minus `logsumexp` keeps one number per token. With a vocabulary of 18 nobody cares. With one of
+# 50,000, guess how much the first way keeps for 4 answers of 32 tokens, beyond the logits themselves.
+
+# %% given memory
+def saved_bytes(function, beyond=()):
+    """Bytes of different tensors that autograd keeps for backward while function() runs, without those in `beyond`."""
+    kept = {}
+
+    def note(x):
+        storage = x.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+        result = function()  # held until we have counted, so that no address is used twice
+    return sum(n for address, n in kept.items() if address not in {x.untyped_storage().data_ptr() for x in beyond})
+
+# %% show memory_of_log_probs
+logits = torch.zeros(4, 32, 50_000, requires_grad=True)
+tokens = torch.zeros(4, 32, dtype=torch.int64)
+ways = {
+    "log_softmax, then gather": lambda: torch.log_softmax(logits, -1).gather(-1, tokens[..., None])[..., 0],
+    "logit minus logsumexp": lambda: logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(-1),
+    "yours": lambda: token_log_probs(logits, tokens),
+}
+for name, way in ways.items():
+    print(f"{name:26} keeps {saved_bytes(way, beyond=(logits,)) / 2**20:8.3f} MiB beyond the logits")
+
+# %% [markdown]
+# A division by the temperature makes one more copy of the logits; real trainers skip it where the temperature is 1.
+
+# %% [markdown]
+# ## Temperature, top-k and top-p
+#
+# Three knobs that every sampler has. Temperature reshapes the distribution; `token_log_probs` knows about it. Top-k keeps
+# the k most likely tokens, top-p the fewest that together reach probability p, and both throw the rest away.
+#
+# **Before you run the cell**: a token has probability .12 under the model. Sampled with top-p, can its true
+# probability of being drawn be larger than that? Smaller?
+
+# %% show knobs
+p = torch.tensor([0.45, 0.25, 0.12, 0.08, 0.05, 0.03, 0.02])
+cold = torch.softmax(p.log() / 0.5, -1)
+top_k = torch.where(torch.arange(7) < 3, p, 0) / p[:3].sum()
+reaches = p.cumsum(0) - p < 0.8  # the tokens needed to reach .8
+top_p = torch.where(reaches, p, 0) / p[reaches].sum()
+fig, axes = plt.subplots(1, 4, figsize=(9, 2.4), sharey=True)
+for ax, q, title in zip(axes, (p, cold, top_k, top_p), ("temperature 1", "temperature 0.5", "top-k, k = 3", "top-p, p = 0.8")):
+    ax.bar(range(7), q, color=BLUE)
+    ax.plot(range(7), p, "o", color=ORANGE, ms=4)
+    ax.set(title=title, xlabel="token", ylim=(0, 0.8))
+axes[0].set_ylabel("probability of being drawn")
+plt.show()
+print("ratio of the third token, drawn over model:", [round((q[2] / p[2]).item(), 2) for q in (p, cold, top_k, top_p)])
+
+# %% [markdown]
+# The bars are what is drawn from, the dots what the model says. Top-k and top-p draw the survivors *more* often than the model says, and
+# the others never. Then $\log \pi_{\text{old}}$ from the model is not the log-probability under which the token was drawn: the
+# ratio, and the KL, speak of another distribution than the samples come from. So we train on samples at temperature 1 with
+# neither, and leave the knobs for the day when the model is used.
+
+# %% [markdown]
+# ## Exercise: `response_mask`
+#
+# Answers have different lengths; a tensor has one. Which tokens did the policy really choose?
+#
+# | in | shape | meaning |
+# |---|---|---|
+# | `tokens` | `[N, T]`, integers | the answers alone, without their prompts |
+# | `eos_id` | int | the token that ends an answer |
+#
+# Returns `[N, T]`: 1 (or True) for tokens that belong to the answer, 0 (or False) for those after its end. With an EOS of 9:
+# `[4, 9, 0]` gives `[1, 1, 0]`.
+#
+# - The first EOS belongs to the answer: to stop was a choice too, and a choice can be taught.
+# - Nothing after the first EOS counts, whatever stands there: padding, more tokens, another EOS. Some tokenizers pad *with* the EOS.
+# - An answer that never ends was cut off: all of its tokens count.
+#
+# <details><summary>A hint</summary>
+#
+# How many EOS have there been *before* this token? `cumsum` counts.
+#
+# </details>
+
+# %% solution response_mask
+def response_mask(tokens, eos_id):
+    """Which tokens belong to the answer: tokens [N, T] -> [N, T]."""
+    ### BEGIN SOLUTION
+    ends = (tokens == eos_id).long()
+    return ends.cumsum(-1) - ends == 0  # no EOS before this token
+    ### END SOLUTION
+
+# %% check first_eos_counts points=1
+# The first EOS counts, and nothing after it.
+tokens = torch.tensor([[4, 9, 0, 0, 0], [9, 0, 0, 0, 0], [4, 5, 6, 9, 7], [0, 4, 0, 9, 3]])
+expected = torch.tensor([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 0]])
+got = response_mask(tokens.clone(), 9)
+assert torch.is_tensor(got) and got.shape == (4, 5), "expected a tensor of shape [4, 5], like the tokens"
+assert torch.equal(got.double(), expected.double()), f"with an EOS of 9, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Does the end itself count? Does what follows?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED)
+for eos in (0, 3, 50):
+    tokens = torch.randint(60, (30, 11), generator=draw)
+    tokens[tokens == eos] = 7
+    for row in range(30):
+        tokens[row, int(torch.randint(11, (1,), generator=draw))] = eos
+    given = tokens.clone()
+    mine = response_mask(given, eos)
+    for row, mask in zip(tokens.tolist(), mine.tolist()):
+        end = row.index(eos)
+        assert [float(x) for x in mask] == [1.0] * (end + 1) + [0.0] * (10 - end)
+    assert torch.equal(given, tokens)
+### END HIDDEN TESTS
+
+# %% check answers_that_never_end points=1
+# An answer without an end counts whole.
+tokens = torch.tensor([[4, 5, 6, 7], [4, 9, 0, 0], [0, 0, 0, 0], [5, 6, 7, 9]])
+expected = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
+got = response_mask(tokens.clone(), 9)
+assert torch.is_tensor(got) and got.shape == (4, 4), "expected a tensor of shape [4, 4], like the tokens"
+assert torch.equal(got.double(), expected.double()), f"with an EOS of 9, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Which rows never end?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 1)
+endless = 0
+for _ in range(10):
+    tokens = torch.randint(5, (20, 6), generator=draw)
+    mine = response_mask(tokens.clone(), 4)
+    for row, mask in zip(tokens.tolist(), mine.tolist()):
+        endless += 4 not in row
+        count = row.index(4) + 1 if 4 in row else 6
+        assert [float(x) for x in mask] == [1.0] * count + [0.0] * (6 - count)
+assert 10 < endless < 190
+### END HIDDEN TESTS
+
+# %% check padding_is_eos points=1
+# Where the padding is the EOS itself, only the first one counts.
+tokens = torch.tensor([[4, 5, 9, 9, 9], [9, 9, 9, 9, 9], [4, 9, 5, 9, 5], [4, 5, 6, 7, 8]])
+expected = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
+got = response_mask(tokens.clone(), 9)
+assert torch.is_tensor(got) and got.shape == (4, 5), "expected a tensor of shape [4, 5], like the tokens"
+assert torch.equal(got.double(), expected.double()), f"with an EOS of 9, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Which EOS ended the answer?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 2)
+for _ in range(10):
+    lengths = torch.randint(1, 9, (12,), generator=draw)
+    tokens = torch.randint(1, 9, (12, 8), generator=draw)
+    for row, n in zip(tokens, lengths.tolist()):
+        row[n - 1 :] = 0
+    mine = response_mask(tokens.clone(), 0)
+    for mask, n in zip(mine.tolist(), lengths.tolist()):
+        assert [float(x) for x in mask] == [1.0] * n + [0.0] * (8 - n)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## What you bring along
+#
+# Four functions from notebooks 1 and 3. Paste yours; if your `grpo_objective` uses functions of its own, such as `masked_mean`
+# and `kl_estimates`, paste them into the same cell, above it. Nothing is graded here (grading puts the course's own in their
+# place, so an early mistake costs you once), and each is looked at again on arrival.
+
+# %% bring group_advantages
+def group_advantages(rewards, group_ids, eps=1e-6):
+    """Yours from notebook 1: rewards [N], group_ids [N] -> [N]."""
+    ### BEGIN SOLUTION
+    r = rewards.double()
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+
+    def mean_of_group(x):  # [N] -> [N]: each entry gets the mean of its group
+        return (torch.zeros_like(size, dtype=x.dtype).index_add_(0, group, x) / size)[group]
+
+    centred = r - mean_of_group(r)
+    std = mean_of_group(centred**2).sqrt()
+    advantages = centred / std.clamp_min(eps)
+    return advantages.to(rewards.dtype if rewards.is_floating_point() else torch.float32)
+    ### END SOLUTION
+
+# %% bring grpo_objective
+def grpo_objective(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """Yours from notebook 3: [N, T] x 3, [N], [N, T] -> (scalar, metrics)."""
+    ### BEGIN SOLUTION
+    mask = mask.bool()
+    new, old, ref = (x.masked_fill(~mask, 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))  # before any exp
+    advantage, size = advantages[:, None], mask.sum(1)
+    ratio = torch.exp(new - old)
+    surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage)
+    k3 = torch.expm1(ref - new) - (ref - new)
+    token_loss = (-surrogate + beta * k3).masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        loss = (token_loss.sum(1) / size.clamp_min(1)).mean()
+    else:
+        loss = token_loss.sum() / (size.sum().clamp_min(1) if aggregate == "token" else mask.numel())
+    clipped = ((advantage > 0) & (ratio > 1 + clip_range)) | ((advantage < 0) & (ratio < 1 - clip_range))
+    watched = {"policy_loss": -surrogate, "kl": k3, "clip_fraction": clipped}
+    return loss, {k: (x.detach() * mask).sum() / mask.sum().clamp_min(1) for k, x in watched.items()}
+    ### END SOLUTION
+
+# %% bring gae_advantages
+def gae_advantages(rewards, values, gamma=0.99, lam=0.95):
+    """Yours from notebook 1: rewards [T], values [T + 1] -> [T]."""
+    ### BEGIN SOLUTION
+    surprises = rewards + gamma * values[1:] - values[:-1]  # [T]
+    advantages = torch.zeros_like(surprises)
+    later = 0.0  # the advantage of the step after this one
+    for t in reversed(range(len(surprises))):
+        later = surprises[t] + gamma * lam * later
+        advantages[t] = later
+    return advantages
+    ### END SOLUTION
+
+# %% bring adapt_beta
+def adapt_beta(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """Yours from notebook 3: the next beta, larger when kl is above target."""
+    ### BEGIN SOLUTION
+    error = min(max(kl / target - 1, -1.0), 1.0)
+    return min(max(beta * math.exp(rate * error), low), high)
+    ### END SOLUTION
+
+# %% show on_arrival
+def arrives(name, question, answer, expected):
+    """Says whether a function that was brought along does what it did before."""
+    try:
+        mine = torch.as_tensor(answer(), dtype=torch.float32)
+        right = mine.shape == torch.tensor(expected).shape and torch.allclose(mine, torch.tensor(expected), atol=1e-3)
+        word = "is right" if right else f"is not right yet: for {question} it gives {np.round(mine.tolist(), 4).tolist()}, expected {expected}"
+    except NotImplementedError:
+        word = "is not here yet: paste yours into its cell above"
+    except Exception as error:
+        word = f"stops with {type(error).__name__}: {error}. If it is a missing name, paste that function too"
+    print(f"{name:17} {word}")
+
+
+def small_objective():
+    lp = torch.tensor([[-1.0, -2.0, -0.5], [-0.7, -1.1, 0.0]])
+    old = torch.tensor([[-1.4, -1.9, -0.5], [-0.7, -0.8, 0.0]])
+    ref = torch.tensor([[-1.0, -1.5, -1.0], [-0.2, -1.1, 0.0]])
+    loss, metrics = grpo_objective(lp, old, ref, torch.tensor([1.0, -1.0]), torch.tensor([[1, 1, 1], [1, 1, 0]]), beta=0.5)
+    return [loss.item(), *(float(metrics[k]) for k in ("policy_loss", "kl", "clip_fraction"))]
+
+
+arrives("group_advantages", "rewards 2, 2, 2, 1 of one group and 3 of another", lambda: group_advantages(torch.tensor([2.0, 2, 3, 2, 1]), torch.tensor([7, 7, -1, 7, 7])), [0.5774, 0.5774, 0.0, 0.5774, -1.7321])
+arrives("grpo_objective", "a small batch (loss, policy_loss, kl, clip_fraction)", small_objective, [-0.0276, -0.261, 0.0808, 0.4])
+arrives("gae_advantages", "rewards 0, 0, 1 and values .5, .5, .5, 0", lambda: gae_advantages(torch.tensor([0.0, 0, 1]), torch.tensor([0.5, 0.5, 0.5, 0])), [0.4326, 0.4653, 0.5])
+arrives("adapt_beta", "beta .04, kl .2, target .1", lambda: [adapt_beta(0.04, 0.2, 0.1)], [0.04 * math.exp(0.1)])
+
+# %% [markdown]
+# ## Exercise: `grpo_step`
+#
+# Everything meets here. One batch of answers comes in, the policy moves a few times, and the numbers to watch come out.
+#
+# | in | type | meaning |
+# |---|---|---|
+# | `policy`, `reference` | models | the one that learns; the one that it must not run away from (frozen) |
+# | `optimizer` | `torch.optim` | holds the policy's parameters |
+# | `batch["tokens"]` | `[N, T]` | prompts and answers, one text a row |
+# | `batch["prompt_length"]` | int | how many tokens of each row are prompt |
+# | `batch["mask"]` | `[N, T - prompt_length]` | what `response_mask` gave |
+# | `batch["rewards"]`, `batch["group_ids"]` | `[N]` | one per answer |
+# | `inner_epochs`, `clip_range`, `beta` | numbers | updates per batch, and the two leashes |
+#
+# Changes the policy and returns the metrics that `grpo_objective` gave in the **last** inner epoch.
+#
+# 1. Advantages from the rewards of the whole batch, before anything is split.
+# 2. Log-probabilities of the answer tokens by `response_logits(model, tokens, prompt_length)` and your `token_log_probs`: those of the
+#    reference and the old ones of the policy *once*, without gradient, before the first update.
+# 3. In each inner epoch: the policy's log-probabilities anew, the objective (the default aggregation), then: gradients to zero, backward,
+#    the norm of the gradient clipped at 1 (`nn.utils.clip_grad_norm_`), one step of the optimizer.
+#
+# **A question first.** In the first inner epoch the ratio is exactly 1 everywhere. So is anything learnt in it?
+# (Notebook 2 knows.) And what do the old log-probabilities do in the second?
+#
+# If memory is short you may split the answers into micro-batches, as long as the sum of their gradients is the gradient of the
+# whole batch: weigh each part by its share of answers.
+#
+# <details><summary>A hint</summary>
+#
+# The order decides. Old log-probabilities that are computed again after an update are new ones: the ratio is 1 for ever and nothing is
+# ever clipped. Gradients add up until somebody sets them to zero.
+#
+# </details>
+
+# %% solution grpo_step
+def grpo_step(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """One GRPO update on one batch of answers. Returns the metrics of the last inner epoch."""
+    # ---- 1. Once per batch: advantages, and the log-probabilities that stay as they are ----
+    ### BEGIN SOLUTION
+    tokens, start = batch["tokens"], batch["prompt_length"]
+    answers = tokens[:, start:]
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    with torch.no_grad():
+        ref = token_log_probs(response_logits(reference, tokens, start), answers)
+    old = None
+    ### END SOLUTION
+
+    # ---- 2. Each inner epoch: look again, and move ----
+    ### BEGIN SOLUTION
+    for _ in range(inner_epochs):
+        new = token_log_probs(response_logits(policy, tokens, start), answers)
+        if old is None:  # nothing has moved yet, so these are the old ones: one pass saved
+            old = new.detach()
+        loss, metrics = grpo_objective(new, old, ref, advantages, batch["mask"], clip_range, beta)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    return metrics
+    ### END SOLUTION
+
+# %% given tiny_training_ground
+def flat(model):
+    """All parameters of a model as one vector."""
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def tiny_policy(seed):
+    """A model so small that a step takes milliseconds, with opinions of its own."""
+    model, draw = TinyModel(width=8, layers=1, heads=2), torch.Generator().manual_seed(seed)
+    for p in model.parameters():
+        if p.dim() == 2:
+            p.data.normal_(0, 0.5, generator=draw)
+    return model
+
+
+def tiny_batch(seed, prompt_length=5, room=4):
+    """Ten answers to three prompts, mixed up, of different lengths; after their ends stand tokens that must not count."""
+    draw = torch.Generator().manual_seed(seed)
+    group_ids = torch.tensor([4, -2, 4, 9, -2, 4, 9, 9, 4, -2])
+    prompts = {g: torch.randint(10, (prompt_length,), generator=draw) for g in (4, -2, 9)}
+    answers = torch.randint(PAD, (10, room), generator=draw)
+    lengths = torch.randint(1, room + 1, (10,), generator=draw)
+    rewards = torch.tensor([1.0, 0.0, 0.0, 2.0, 1.0, 0.5, 0.0, 1.0, 0.0, 0.0])
+    return {
+        "tokens": torch.cat([torch.stack([prompts[g] for g in group_ids.tolist()]), answers], 1),
+        "prompt_length": prompt_length,
+        "mask": torch.arange(room) < lengths[:, None],
+        "rewards": rewards,
+        "group_ids": group_ids,
+    }
+
+# %% scenario tiny_training
+def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.5):
+    """A few calls of grpo_step on a tiny policy: what each changed in its parameters, and the metrics it gave."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1).requires_grad_(False)
+    optimizer, before = torch.optim.SGD(policy.parameters(), lr), flat(reference)
+    told = {"changes": [], "metrics": []}
+    for batch in batches:
+        start = flat(policy)
+        metrics = grpo_step(policy, reference, optimizer, batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
+        told["changes"].append(flat(policy) - start)
+        told["metrics"].append({k: float(v) for k, v in metrics.items()} if isinstance(metrics, dict) else {})
+    told["reference_moved"] = float((flat(reference) - before).abs().max())
+    return told
+
+# %% check one_update points=2
+# One update moves the policy the right way, and by the right amount.
+told = tiny_training([tiny_batch(1)])
+change, kl = told["changes"][0], told["metrics"][0].get("kl", math.nan)
+got = {"change": change, "kl": kl}
+assert change.norm() > 0, "the policy did not move at all. Does a gradient reach its parameters, and does the optimizer take its step?"
+assert told["reference_moved"] == 0, "the reference moved; only the policy learns"
+assert abs(change.norm() - 0.1) < 2e-4, f"the policy moved by {change.norm():.4f} in all, expected 0.1. Look at the size of the loss: mask, mean, beta, the clipped norm"
+assert torch.allclose(change[:3], torch.tensor([-6e-05, 3e-05, -0.00014]), atol=2e-5), f"the first three parameters moved by {[round(x, 5) for x in change[:3].tolist()]}, expected [-6e-05, 3e-05, -0.00014]. Which way does the loss point, and is every advantage with its own answer?"
+assert abs(kl - 6.5642) < 2e-4, f"metrics['kl'] is {kl:.4f}, expected 6.5642. Return what grpo_objective gave, with the reference's log-probabilities in their place"
+### BEGIN HIDDEN TESTS
+def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
+    """The same update, answer by answer and token by token: change of the parameters, first and last metrics."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    start, parameters = flat(policy), list(policy.parameters())
+    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+
+    def log_prob(model, i, t):  # of token t of text i
+        logits = model(batch["tokens"][i : i + 1, :t])[0, -1]
+        return (logits - logits.logsumexp(0))[batch["tokens"][i, t]]
+
+    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
+    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
+    with torch.no_grad():
+        ref, old = ([[log_prob(m, i, t) for t in ts] for i, ts in enumerate(own)] for m in (reference, policy))
+    seen = []
+    for _ in range(inner_epochs):
+        loss, kls = 0.0, []
+        for i, ts in enumerate(own):
+            mean = sum(groups[i]) / len(groups[i])
+            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
+            advantage = (rewards[i] - mean) / max(std, 1e-6)
+            for k, t in enumerate(ts):
+                now = log_prob(policy, i, t)
+                ratio = (now - old[i][k]).exp()
+                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=float)
+                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
+                kls.append(away.item())
+                loss = loss - (worse - beta * away) / len(ts) / len(own)
+        seen.append({"kl": sum(kls) / len(kls)})
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
+        norm = sum((g**2).sum() for g in gradients) ** 0.5
+        with torch.no_grad():
+            for q, g in zip(parameters, gradients):
+                q -= lr * g / max(1.0, norm.item())
+    return flat(policy) - start, seen[0], seen[-1]
+
+
+def same_change(mine, right):
+    assert (mine - right).norm() < 2e-3 * right.norm()
+for k, p, room in ((10, 3, 5), (11, 8, 3)):
+    batch = tiny_batch(SEED + k, p, room)
+    right, first, _ = by_loops(batch, 1, 0.2, 0.1, 0.3, SEED + k)
+    told = tiny_training([batch], seed=SEED + k, lr=0.3, beta=0.1)
+    same_change(told["changes"][0], right)
+    assert abs(told["metrics"][0]["kl"] - first["kl"]) < 1e-3 * first["kl"]
+    assert told["reference_moved"] == 0
+### END HIDDEN TESTS
+
+# %% check next_batch points=1
+# The next batch starts from clean gradients.
+told = tiny_training([tiny_batch(1), tiny_batch(2)])
+got = {"change": told["changes"][1], "kl": told["metrics"][1].get("kl", math.nan)}
+size = got["change"].norm()
+assert abs(size - 0.1) < 2e-4, f"with a second batch the policy moved by {size:.4f}, expected 0.1. What is left in the gradients from the first batch?"
+assert abs(got["kl"] - 3.7477) < 2e-4, f"metrics['kl'] of the second batch is {got['kl']:.4f}, expected 3.7477"
+### BEGIN HIDDEN TESTS
+def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
+    """The same update, answer by answer and token by token: change of the parameters, first and last metrics."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    start, parameters = flat(policy), list(policy.parameters())
+    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+
+    def log_prob(model, i, t):  # of token t of text i
+        logits = model(batch["tokens"][i : i + 1, :t])[0, -1]
+        return (logits - logits.logsumexp(0))[batch["tokens"][i, t]]
+
+    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
+    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
+    with torch.no_grad():
+        ref, old = ([[log_prob(m, i, t) for t in ts] for i, ts in enumerate(own)] for m in (reference, policy))
+    seen = []
+    for _ in range(inner_epochs):
+        loss, kls = 0.0, []
+        for i, ts in enumerate(own):
+            mean = sum(groups[i]) / len(groups[i])
+            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
+            advantage = (rewards[i] - mean) / max(std, 1e-6)
+            for k, t in enumerate(ts):
+                now = log_prob(policy, i, t)
+                ratio = (now - old[i][k]).exp()
+                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=float)
+                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
+                kls.append(away.item())
+                loss = loss - (worse - beta * away) / len(ts) / len(own)
+        seen.append({"kl": sum(kls) / len(kls)})
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
+        norm = sum((g**2).sum() for g in gradients) ** 0.5
+        with torch.no_grad():
+            for q, g in zip(parameters, gradients):
+                q -= lr * g / max(1.0, norm.item())
+    return flat(policy) - start, seen[0], seen[-1]
+
+
+def same_change(mine, right):
+    assert (mine - right).norm() < 2e-3 * right.norm()
+first, second = tiny_batch(SEED + 20), tiny_batch(SEED + 21)
+told = tiny_training([first, second, first], seed=SEED + 20, lr=1e-5, beta=0.1)  # so small that the policy stays where it is
+for batch, change, metrics in zip((first, second, first), told["changes"], told["metrics"]):
+    right, start, _ = by_loops(batch, 1, 0.2, 0.1, 1.0, SEED + 20)
+    assert (change / 1e-5 - right).norm() < 0.05 * right.norm()
+    assert abs(metrics["kl"] - start["kl"]) < 1e-3 * start["kl"]
+### END HIDDEN TESTS
+
+# %% check old_stays_old points=1
+# Over several inner epochs the old log-probabilities stay the old ones.
+told = tiny_training([tiny_batch(1)], inner_epochs=4, lr=1.0, beta=0.05)
+once = tiny_training([tiny_batch(1)], beta=0.05)["metrics"][0].get("kl", math.nan)
+got = {"change": told["changes"][0], "kl": once}
+size = got["change"].norm()
+assert abs(size - 1.7295) < 2e-3, f"in four inner epochs the policy moved by {size:.4f}, expected 1.7295. Is there an update in each, and what does the ratio compare with after the first?"
+assert abs(once - 6.5642) < 2e-4, f"metrics['kl'] of a single inner epoch is {once:.4f}, expected 6.5642"
+### BEGIN HIDDEN TESTS
+def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
+    """The same update, answer by answer and token by token: change of the parameters, first and last metrics."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    start, parameters = flat(policy), list(policy.parameters())
+    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+
+    def log_prob(model, i, t):  # of token t of text i
+        logits = model(batch["tokens"][i : i + 1, :t])[0, -1]
+        return (logits - logits.logsumexp(0))[batch["tokens"][i, t]]
+
+    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
+    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
+    with torch.no_grad():
+        ref, old = ([[log_prob(m, i, t) for t in ts] for i, ts in enumerate(own)] for m in (reference, policy))
+    seen = []
+    for _ in range(inner_epochs):
+        loss, kls = 0.0, []
+        for i, ts in enumerate(own):
+            mean = sum(groups[i]) / len(groups[i])
+            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
+            advantage = (rewards[i] - mean) / max(std, 1e-6)
+            for k, t in enumerate(ts):
+                now = log_prob(policy, i, t)
+                ratio = (now - old[i][k]).exp()
+                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=float)
+                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
+                kls.append(away.item())
+                loss = loss - (worse - beta * away) / len(ts) / len(own)
+        seen.append({"kl": sum(kls) / len(kls)})
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
+        norm = sum((g**2).sum() for g in gradients) ** 0.5
+        with torch.no_grad():
+            for q, g in zip(parameters, gradients):
+                q -= lr * g / max(1.0, norm.item())
+    return flat(policy) - start, seen[0], seen[-1]
+
+
+def same_change(mine, right):
+    assert (mine - right).norm() < 2e-3 * right.norm()
+for k, clip_range in ((30, 0.2), (31, 0.1)):
+    batch = tiny_batch(SEED + k)
+    right, first, _ = by_loops(batch, 3, clip_range, 0.02, 1.0, SEED + k)
+    same_change(tiny_training([batch], SEED + k, 1.0, 3, clip_range, 0.02)["changes"][0], right)
+    assert abs(tiny_training([batch], SEED + k, 1.0, 1, clip_range, 0.02)["metrics"][0]["kl"] - first["kl"]) < 1e-3 * first["kl"]
+### END HIDDEN TESTS
+
+# %% check dead_groups_feel_the_leash points=1
+# Where all rewards are equal, only the KL moves the policy.
+equal = tiny_batch(3)
+equal["rewards"] = torch.ones(10)
+told = tiny_training([equal], beta=0.5)
+got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
+size = got["change"].norm()
+assert size > 1e-6, "nothing moved. The advantages are all 0, but the reference still pulls: does beta reach the objective, and the gradient the KL?"
+assert abs(size - 0.1) < 2e-4, f"the KL moved the policy by {size:.4f}, expected 0.1. Is beta passed on, and is the reference's own log-probability the one in the KL?"
+assert abs(got["kl"] - 1.4099) < 2e-4, f"metrics['kl'] is {got['kl']:.4f}, expected 1.4099"
+### BEGIN HIDDEN TESTS
+def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
+    """The same update, answer by answer and token by token: change of the parameters, first and last metrics."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    start, parameters = flat(policy), list(policy.parameters())
+    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+
+    def log_prob(model, i, t):  # of token t of text i
+        logits = model(batch["tokens"][i : i + 1, :t])[0, -1]
+        return (logits - logits.logsumexp(0))[batch["tokens"][i, t]]
+
+    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
+    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
+    with torch.no_grad():
+        ref, old = ([[log_prob(m, i, t) for t in ts] for i, ts in enumerate(own)] for m in (reference, policy))
+    seen = []
+    for _ in range(inner_epochs):
+        loss, kls = 0.0, []
+        for i, ts in enumerate(own):
+            mean = sum(groups[i]) / len(groups[i])
+            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
+            advantage = (rewards[i] - mean) / max(std, 1e-6)
+            for k, t in enumerate(ts):
+                now = log_prob(policy, i, t)
+                ratio = (now - old[i][k]).exp()
+                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=float)
+                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
+                kls.append(away.item())
+                loss = loss - (worse - beta * away) / len(ts) / len(own)
+        seen.append({"kl": sum(kls) / len(kls)})
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
+        norm = sum((g**2).sum() for g in gradients) ** 0.5
+        with torch.no_grad():
+            for q, g in zip(parameters, gradients):
+                q -= lr * g / max(1.0, norm.item())
+    return flat(policy) - start, seen[0], seen[-1]
+
+
+def same_change(mine, right):
+    assert (mine - right).norm() < 2e-3 * right.norm()
+for beta in (0.3, 0.05):
+    batch = tiny_batch(SEED + 40)
+    batch["rewards"] = torch.full((10,), 0.5)
+    right, first, _ = by_loops(batch, 1, 0.2, beta, 0.1, SEED + 40)
+    told = tiny_training([batch], seed=SEED + 40, beta=beta)
+    same_change(told["changes"][0], right)
+    assert abs(told["metrics"][0]["kl"] - first["kl"]) < 1e-3 * first["kl"]
+### END HIDDEN TESTS
+
+# %% check norm_of_one points=1
+# A gradient that is too long is cut to a norm of 1, as a whole.
+told = tiny_training([tiny_batch(4)], beta=50.0)
+got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
+size = got["change"].norm()
+assert abs(size - 0.1) < 1e-4, f"with a learning rate of .1 and a huge gradient the policy moved by {size:.4f}, expected 0.1. At which norm is the gradient of all parameters together clipped, and when?"
+assert torch.allclose(got["change"][:3], torch.tensor([-0.0012, 0.00072, -0.00151]), atol=2e-5), f"the first three parameters moved by {[round(x, 5) for x in got['change'][:3].tolist()]}, expected [-0.0012, 0.00072, -0.00151]: the direction of the gradient stays as it is"
+assert abs(got["kl"] - 2.2081) < 2e-4, f"metrics['kl'] is {got['kl']:.4f}, expected 2.2081"
+### BEGIN HIDDEN TESTS
+def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
+    """The same update, answer by answer and token by token: change of the parameters, first and last metrics."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    start, parameters = flat(policy), list(policy.parameters())
+    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+
+    def log_prob(model, i, t):  # of token t of text i
+        logits = model(batch["tokens"][i : i + 1, :t])[0, -1]
+        return (logits - logits.logsumexp(0))[batch["tokens"][i, t]]
+
+    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
+    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
+    with torch.no_grad():
+        ref, old = ([[log_prob(m, i, t) for t in ts] for i, ts in enumerate(own)] for m in (reference, policy))
+    seen = []
+    for _ in range(inner_epochs):
+        loss, kls = 0.0, []
+        for i, ts in enumerate(own):
+            mean = sum(groups[i]) / len(groups[i])
+            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
+            advantage = (rewards[i] - mean) / max(std, 1e-6)
+            for k, t in enumerate(ts):
+                now = log_prob(policy, i, t)
+                ratio = (now - old[i][k]).exp()
+                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=float)
+                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
+                kls.append(away.item())
+                loss = loss - (worse - beta * away) / len(ts) / len(own)
+        seen.append({"kl": sum(kls) / len(kls)})
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
+        norm = sum((g**2).sum() for g in gradients) ** 0.5
+        with torch.no_grad():
+            for q, g in zip(parameters, gradients):
+                q -= lr * g / max(1.0, norm.item())
+    return flat(policy) - start, seen[0], seen[-1]
+
+
+def same_change(mine, right):
+    assert (mine - right).norm() < 2e-3 * right.norm()
+for lr in (0.1, 0.02):
+    batch = tiny_batch(SEED + 50)
+    right, first, _ = by_loops(batch, 1, 0.2, 40.0, lr, SEED + 50)
+    told = tiny_training([batch], seed=SEED + 50, lr=lr, beta=40.0)
+    assert abs(told["changes"][0].norm() - lr) < 1e-3 * lr
+    same_change(told["changes"][0], right)
+    assert abs(told["metrics"][0]["kl"] - first["kl"]) < 1e-3 * first["kl"]
+### END HIDDEN TESTS
+
+# %% check last_metrics points=1
+# The metrics are those of the last inner epoch.
+metrics = tiny_training([tiny_batch(5)], inner_epochs=3, lr=1.0, beta=0.05)["metrics"][0]
+assert {"policy_loss", "kl", "clip_fraction"} <= set(metrics), f"metrics has the entries {sorted(metrics)}; expected those of grpo_objective: policy_loss, kl, clip_fraction"
+got = [metrics[k] for k in ("policy_loss", "kl", "clip_fraction")]
+assert all(abs(a - b) < 1e-3 for a, b in zip(got, [0.0233, 5.839, 0.5])), f"after three inner epochs policy_loss, kl and clip_fraction are {[round(x, 4) for x in got]}, expected [0.0233, 5.839, 0.5]. Of which inner epoch are these?"
+### BEGIN HIDDEN TESTS
+def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
+    """The same update, answer by answer and token by token: change of the parameters, first and last metrics."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    start, parameters = flat(policy), list(policy.parameters())
+    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+
+    def log_prob(model, i, t):  # of token t of text i
+        logits = model(batch["tokens"][i : i + 1, :t])[0, -1]
+        return (logits - logits.logsumexp(0))[batch["tokens"][i, t]]
+
+    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
+    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
+    with torch.no_grad():
+        ref, old = ([[log_prob(m, i, t) for t in ts] for i, ts in enumerate(own)] for m in (reference, policy))
+    seen = []
+    for _ in range(inner_epochs):
+        loss, kls = 0.0, []
+        for i, ts in enumerate(own):
+            mean = sum(groups[i]) / len(groups[i])
+            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
+            advantage = (rewards[i] - mean) / max(std, 1e-6)
+            for k, t in enumerate(ts):
+                now = log_prob(policy, i, t)
+                ratio = (now - old[i][k]).exp()
+                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=float)
+                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
+                kls.append(away.item())
+                loss = loss - (worse - beta * away) / len(ts) / len(own)
+        seen.append({"kl": sum(kls) / len(kls)})
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
+        norm = sum((g**2).sum() for g in gradients) ** 0.5
+        with torch.no_grad():
+            for q, g in zip(parameters, gradients):
+                q -= lr * g / max(1.0, norm.item())
+    return flat(policy) - start, seen[0], seen[-1]
+
+
+def same_change(mine, right):
+    assert (mine - right).norm() < 2e-3 * right.norm()
+for k in (60, 61):
+    batch = tiny_batch(SEED + k)
+    _, first, last = by_loops(batch, 3, 0.2, 0.05, 0.5, SEED + k)
+    metrics = tiny_training([batch], SEED + k, 0.5, 3, 0.2, 0.05)["metrics"][0]
+    assert abs(metrics["kl"] - last["kl"]) < 2e-3 * last["kl"]
+    assert abs(last["kl"] - first["kl"]) > 5e-3 * first["kl"]
+### END HIDDEN TESTS
+

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -24,8 +25,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import nbgrader.api
 import sqlalchemy.exc
-from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
@@ -34,9 +35,10 @@ from grader.collect import HandIn as Collected
 from grader.collect import Refusal, gather
 from grader.course import CourseError, Notebook
 from grader.crew import judged
+from grader.files import write_whole
 from grader.jail import JailError
 from grader.marks import Book, Ungraded, read_book, write_grades
-from grader.plugin import load_result, read_master, result_id, write_whole
+from grader.plugin import load_result, read_master, result_id
 from grader.release import answer_key, go_on_after_errors, to_text
 from grader.submission import Unreadable, read_submission
 
@@ -315,7 +317,7 @@ def _make_gradebook(directory: Path) -> None:
         draft = directory.resolve() / "gradebook.db.draft"
         draft.unlink(missing_ok=True)
         os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # nbgrader looks there for alembic
-        Gradebook(f"sqlite:///{draft}").close()
+        nbgrader.api.Gradebook(f"sqlite:///{draft}").close()
         draft.replace(directory / "gradebook.db")
 
 
@@ -333,7 +335,14 @@ def _nbgrader(directory: Path) -> NbGraderAPI:
         config = PyFileConfigLoader("nbgrader_config.py", path=str(directory.resolve())).load_config()
     except Exception as e:  # it is the instructor's own Python
         raise ClassError(f"{directory / 'nbgrader_config.py'}: {type(e).__name__}: {e}") from None
+    _share_engine()
     return NbGraderAPI(CourseDirectory(config=config), config=config)
+
+
+def _share_engine() -> None:
+    """One database engine for all of nbgrader's steps: each would make its own and compile every query anew."""
+    if not hasattr(nbgrader.api.create_engine, "cache_info"):
+        nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
 
 
 def _book(api: NbGraderAPI) -> Book:

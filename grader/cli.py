@@ -6,12 +6,14 @@ import argparse
 import json
 import sys
 import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
 from grader.course import CourseError, read_course
-from grader.jail import JailError
+from grader.jail import JailError, layers
 from grader.judge import Judge, Result
 from grader.release import ROOT, build, differences
 from grader.submission import Unreadable, read_submission
@@ -39,6 +41,30 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print an object per notebook (a list for a folder)")
     check.add_argument("--seed", type=int, default=0, help="of the hidden draws")
     _jail_option(check)
+
+    new = commands.add_parser("new", help="make a class directory: an nbgrader course with secret tests of its own")
+    new.set_defaults(command=lambda o: _class(lambda c: c.new(o.directory, read_course(ROOT / "solutions"))))
+
+    collect = commands.add_parser("collect", help="file hand-ins: notebooks, folders and zips as a learning platform gives them")
+    collect.set_defaults(command=lambda o: _class(lambda c: c.collect(o.directory, o.paths)))
+
+    grade = commands.add_parser("grade", help="grade what is new or changed; safe to stop and to run again")
+    grade.set_defaults(
+        command=lambda o: _class(lambda c: c.grade(o.directory, jobs=o.jobs, regrade=o.regrade, allow_no_jail=o.no_jail).ungraded)
+    )
+
+    report = commands.add_parser("report", help="one page on the class: scores, checks, mistakes, hand-ins that are nearly the same")
+    report.set_defaults(command=lambda o: _class(lambda c: c.report(o.directory)))
+
+    for command in (new, collect, grade, report):
+        command.add_argument("directory", type=Path, metavar="DIR")
+    collect.add_argument("paths", type=Path, nargs="+", metavar="PATH")
+    grade.add_argument("--jobs", type=_positive, metavar="N", help="hand-ins judged side by side (default: one a core)")
+    grade.add_argument("--regrade", default="", metavar="STUDENT", help="grade this student's hand-ins anew")
+    _jail_option(grade)
+
+    doctor = commands.add_parser("doctor", help="what this machine offers to lock a hand-in's code away")
+    doctor.set_defaults(command=_doctor)
 
     release = commands.add_parser("release", help="build the notebooks from their source text")
     release.set_defaults(command=_release)
@@ -73,6 +99,35 @@ def _check(options: argparse.Namespace) -> int:
         if path.is_dir() or objects:
             print(json.dumps(objects if path.is_dir() else objects[0], ensure_ascii=False, indent=1))
     return status
+
+
+def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
+    """Runs a command of a class; what could not be used makes the status 2."""
+    from grader import classroom  # nbgrader takes a second to import, and `grader check` does not need it
+
+    try:
+        refused = command(classroom)
+    except classroom.ClassError as e:
+        return _refuse(e)
+    return 2 if isinstance(refused, list | tuple) and refused else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """Says which layers of the jail are on."""
+    on = layers()
+    print("\n".join(on.describe()))
+    print(
+        "hand-ins can be graded here"
+        if on.holds
+        else "no jail here: install bubblewrap, or grade with --no-jail (scores stay safe, your files do not)"
+    )
+    return 0 if on.holds else 1
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs; name 1 or more")
+    return int(text)
 
 
 def table(result: Result, heading: str) -> str:

@@ -11,7 +11,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from grader.plugin import load_result, read_master, write_whole
+from grader.files import write_whole
+from grader.plugin import load_result, read_master
 from grader.submission import Unreadable, read_submission
 
 if TYPE_CHECKING:

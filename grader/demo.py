@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from nbformat import NotebookNode
 
-from grader.course import Notebook
-from grader.release import answer_key, learner_notebook
+from grader.cli import main
+from grader.course import Notebook, read_course
+from grader.mistakes import versions
+from grader.release import ROOT, answer_key, learner_notebook, to_text
+
+TYPICAL = {  # notebook -> known mistakes that are often made, by name
+    "01_advantage": ("sample_std", "gae_forward_in_time"),
+    "02_grpo_loss": ("no_minus", "rows_for_columns"),
+    "03_kl": ("unmasked_mean", "kl_sign"),
+    "04_train_a_tiny_model": ("no_zero_grad", "last_number"),
+}
 
 
 def hand_in(notebook: Notebook, answers: Mapping[str, str]) -> NotebookNode:
@@ -18,3 +30,39 @@ def hand_in(notebook: Notebook, answers: Mapping[str, str]) -> NotebookNode:
         if cell.id in keys:
             cell.source = answers.get(cell.id, keys[cell.id])
     return nb
+
+
+def write_hand_ins(folder: Path, course: list[Notebook]) -> None:
+    """FOLDER/STUDENT/NOTEBOOK.ipynb, from three students: one right, one with nothing written, one with typical mistakes."""
+    for notebook in course:
+        wrong = {v.exercise: v.source for v in versions(notebook.name) if v.name in TYPICAL[notebook.name] and v.wrong}
+        for student, nb in {
+            "ada_solved": hand_in(notebook, {}),
+            "ben_unsolved": learner_notebook(answer_key(notebook)),
+            "cho_mistaken": hand_in(notebook, wrong),
+        }.items():
+            path = folder / student / f"{notebook.name}.ipynb"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(to_text(nb), encoding="utf-8")
+
+
+def demonstrate(folder: Path) -> int:
+    """Writes the hand-ins, grades each alone, then all of them as a class, and says where the feedback lies."""
+    if folder.exists() and not (folder / "class").is_dir():
+        print(f"demo: {folder} exists and holds no demo; name another folder", file=sys.stderr)
+        return 2
+    shutil.rmtree(folder, ignore_errors=True)
+    course = read_course(ROOT / "solutions")
+    write_hand_ins(folder / "hand-ins", course)
+    steps = [["check", str(folder / "hand-ins")], ["new", str(folder / "class")]]
+    steps += [["collect", str(folder / "class"), str(folder / "hand-ins")], ["grade", str(folder / "class")], ["report", str(folder / "class")]]
+    for step in steps:
+        print(f"\n$ grader {' '.join(step)}", flush=True)
+        if status := main(step):
+            return status
+    print(f"\nfeedback for each student: {folder}/class/feedback/STUDENT/NOTEBOOK/\ngrades: {folder}/class/grades.csv")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(demonstrate(Path(sys.argv[1])))

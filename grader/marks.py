@@ -14,19 +14,26 @@ from nbgrader.api import Assignment, BaseCell, Comment, Grade, Gradebook, Studen
 from sqlalchemy import select
 
 from grader.course import Notebook
-from grader.plugin import write_whole
+from grader.files import write_whole
 
 Ungraded = tuple[str, str, str]  # student, notebook, reason
 
 
 @dataclass
 class Marks:
-    """Of one hand-in. scores: by check and written answer, None where nobody has given one yet. digest: changes when a mark does."""
+    """Of one hand-in. scores: by check and written answer, None where nobody has given one yet. comments: by cell.
+
+    digest: changes when anything does that a learner's page shows.
+    """
 
     scores: dict[str, float | None]
+    comments: dict[str, str]
     penalty: float
     extension: timedelta | None
-    digest: str = ""
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(repr((self.scores, self.comments, self.penalty)).encode()).hexdigest()
 
     @property
     def score(self) -> float:
@@ -43,22 +50,20 @@ class Book:
     students: dict[str, Student]
 
 
-def read_book(gradebook: Gradebook) -> Book:
-    """Three queries, whatever the size of the class."""
+def read_book(gradebook: Gradebook, student: str | None = None) -> Book:
+    """All of a gradebook, or one student's rows of it. A handful of queries, whatever the size of the class."""
     db = gradebook.db
-    marks: dict[tuple[str, str], Marks] = {}
-    told: dict[tuple[str, str], list[object]] = {}
+    mine = () if student is None else (SubmittedAssignment.student_id == student,)
     hand_ins = (
         select(SubmittedAssignment.student_id, Assignment.name, SubmittedNotebook.late_submission_penalty, SubmittedAssignment.extension)
         .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
         .join(SubmittedNotebook, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
+        .where(*mine)
     )
-    for student, notebook, penalty, extension in db.execute(hand_ins):
-        marks[student, notebook] = Marks({}, penalty or 0.0, extension)
-        told[student, notebook] = [penalty or 0.0]
+    marks = {(who, notebook): Marks({}, {}, penalty or 0.0, extension) for who, notebook, penalty, extension in db.execute(hand_ins)}
     for table, columns in (
         (Grade, (Grade.auto_score, Grade.manual_score, Grade.extra_credit)),
-        (Comment, (Comment.auto_comment, Comment.manual_comment, Comment.id)),
+        (Comment, (Comment.auto_comment, Comment.manual_comment)),
     ):
         rows = (
             select(SubmittedAssignment.student_id, Assignment.name, BaseCell.name, *columns)
@@ -66,17 +71,17 @@ def read_book(gradebook: Gradebook) -> Book:
             .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
             .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
             .join(BaseCell, BaseCell.id == table.cell_id)
+            .where(*mine)
             .order_by(BaseCell.name)
         )
-        for student, notebook, cell, automatic, manual, extra in db.execute(rows):
-            told[student, notebook].append((cell, automatic, manual, None if table is Comment else extra))
-            if table is Grade:
-                score = automatic if manual is None else manual
-                marks[student, notebook].scores[cell] = None if score is None else score + (extra or 0)
-    for key, facts in told.items():
-        marks[key].digest = hashlib.sha256(repr(facts).encode()).hexdigest()
+        for who, notebook, cell, automatic, manual, *extra in db.execute(rows):
+            value = automatic if manual is None else manual
+            if table is Comment:
+                marks[who, notebook].comments[cell] = value or ""
+            else:
+                marks[who, notebook].scores[cell] = None if value is None else value + (extra[0] or 0)
     due = {assignment.name: assignment.duedate for assignment in db.scalars(select(Assignment))}
-    students = {student.id: student for student in db.scalars(select(Student))}
+    students = {person.id: person for person in db.scalars(select(Student))}
     db.expunge_all()
     return Book(marks, due, students)
 

@@ -1,7 +1,7 @@
 """nbgrader's own pipeline with the judge in it: the steps that a class's nbgrader_config.py puts in.
 
 ``Rebuild`` comes first when a hand-in is sanitized: whatever was handed in becomes the master notebook with the
-learner's answers in it. ``Judge`` takes the place of Execute: nothing of the learner's runs in a kernel. ``Marks`` and
+learner's answers in it. ``Judge`` takes the place of Execute: nothing of the learner's runs in a kernel. ``Marked`` and
 ``FeedbackPage`` make the learner's page. All else (points, comments, penalties, gradebook) is nbgrader's.
 """
 
@@ -13,7 +13,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,9 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters.base import BaseConverter
 from nbgrader.preprocessors import (
     AssignLatePenalties,
-    CheckCellMetadata,
     ClearHiddenTests,
     ClearOutput,
     DeduplicateIds,
-    GetGrades,
     IgnorePattern,
     LimitOutput,
     NbGraderPreprocessor,
@@ -43,6 +40,8 @@ from traitlets.config import Config
 
 from grader.course import KINDS, Cell, CourseError, Notebook
 from grader.feedback import FeedbackPage
+from grader.files import write_whole
+from grader.marks import read_book
 from grader.submission import Submission, Unreadable, read_submission
 
 LEARNERS = ("solution", "answer")  # the cells whose source is the learner's
@@ -52,19 +51,13 @@ BROUGHT = "# Your own function of an earlier notebook stood here; grading uses t
 def configure(c: Config) -> None:
     """Puts the judge into nbgrader's pipeline: what a class's nbgrader_config.py calls."""
     c.Autograde.exporter_class = HandInExporter
-    c.Autograde.sanitize_preprocessors = [Rebuild, ClearOutput, DeduplicateIds, OverwriteKernelspec, OverwriteCells, CheckCellMetadata]
-    c.Autograde.autograde_preprocessors = [
-        Judge,
-        IgnorePattern,
-        ClearMetadataPreprocessor,
-        LimitOutput,
-        SaveAutoGrades,
-        AssignLatePenalties,
-        CheckCellMetadata,
-    ]
+    c.Exporter.optimistic_validation = True  # once a notebook, not once a step
+    # CheckCellMetadata is left out: no metadata of a learner's gets past Rebuild.
+    c.Autograde.sanitize_preprocessors = [Rebuild, ClearOutput, DeduplicateIds, OverwriteKernelspec, OverwriteCells]
+    c.Autograde.autograde_preprocessors = [Judge, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties]
     c.CsvExportPlugin.to = "nbgrader-export.csv"  # not over the grades.csv of `grader grade`
     c.GenerateFeedback.exporter_class = FeedbackPage
-    c.GenerateFeedback.preprocessors = [Marks, ClearHiddenTests]
+    c.GenerateFeedback.preprocessors = [Marked, ClearHiddenTests]
 
 
 class HandInExporter(NotebookExporter):
@@ -122,13 +115,20 @@ class Judge(NbGraderPreprocessor):
         return nb, resources
 
 
-class Marks(GetGrades):
+class Marked(NbGraderPreprocessor):
     """Puts points and comments into the notebook; a score that nobody has given yet is None, not 0."""
 
-    def _get_score(self, cell: NotebookNode, resources: dict[str, Any]) -> None:
-        grade = self.gradebook.find_grade(cell.metadata.nbgrader["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
-        waits = grade.auto_score is None and grade.manual_score is None
-        cell.metadata.nbgrader.update(score=None if waits else grade.score, points=grade.max_score)
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        ids = resources["nbgrader"]
+        with Gradebook(ids["db_url"]) as gradebook:
+            marks = read_book(gradebook, ids["student"]).marks[ids["student"], ids["assignment"]]
+        for cell in nb.cells:
+            facts = cell.metadata.get("nbgrader", {})
+            if facts.get("grade"):
+                facts["score"] = marks.scores.get(facts["grade_id"])
+            facts["comment"] = marks.comments.get(facts.get("grade_id"), "")
+        ids["late_penalty"] = marks.penalty
+        return nb, resources
 
 
 def read_master(source: Path) -> tuple[NotebookNode, Notebook]:
@@ -190,20 +190,6 @@ def load_result(path: Path) -> dict[str, Any] | None:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file such that at any moment it is there whole, old or new, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{os.getpid()}.draft")
-    try:
-        with draft.open("wb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _converter(step: NbGraderPreprocessor) -> BaseConverter:

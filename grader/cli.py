@@ -131,21 +131,28 @@ def _positive(text: str) -> int:
 
 
 def table(result: Result, heading: str) -> str:
-    """The verdicts on one hand-in for a person: a line a check, and under it what failed."""
-    checks = [v for v in result.checks if v.points is not None]
+    """The verdicts on one hand-in for a person: exercise, check, points, and what failed."""
     width = max(len(v.title) for v in result.checks)
     lines = [f"\n{heading}: {result.points:g} of {result.max_points} points ({result.notebook})"]
-    exercise = ""
-    for verdict in result.checks:
-        if verdict.exercise != exercise and verdict in checks:
-            exercise = verdict.exercise
-            own = [v for v in checks if v.exercise == exercise]
-            lines.append(f"  {exercise}  {sum(v.points or 0 for v in own):g}/{sum(v.max_points for v in own)}")
-        mark, points = ("\u2013", "-") if verdict.points is None else ("\u2713" if verdict.passed else "\u2717", f"{verdict.points:g}")
-        lines.append(f"    {mark} {verdict.title:{width}}  {points:>3}/{verdict.max_points}")
-        if not verdict.passed:
-            lines += [textwrap.fill(verdict.message, 110, initial_indent="        ", subsequent_indent="        ")]
+    for exercise in dict.fromkeys(v.exercise for v in result.checks):
+        own = [v for v in result.checks if v.exercise == exercise]
+        if own[0].points is None:
+            lines.append(f"  {exercise}  -/{own[0].max_points}\n    \u2013 {own[0].message}")
+            continue
+        lines.append(f"  {exercise}  {sum(v.points or 0 for v in own):g}/{sum(v.max_points for v in own)}")
+        if not own[0].passed and len({v.message for v in own}) == 1:  # not written yet, say: once is enough
+            lines.append(_indented(f"\u2717 {own[0].message}", 4))
+            continue
+        for verdict in own:
+            mark = "\u2713" if verdict.passed else "\u2717"
+            lines.append(f"    {mark} {verdict.title:{width}}  {verdict.points:>3g}/{verdict.max_points}")
+            if not verdict.passed:
+                lines.append(_indented(verdict.message, 8))
     return "\n".join([*lines, *(f"  note: {note}" for note in result.notes)])
+
+
+def _indented(text: str, columns: int) -> str:
+    return textwrap.fill(text, 110, initial_indent=" " * columns, subsequent_indent=" " * columns)
 
 
 def _jail_option(parser: argparse.ArgumentParser) -> None:

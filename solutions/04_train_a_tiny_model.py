@@ -116,8 +116,8 @@ def decode(tokens):
 
 
 def totals(prompts):
-    """The right answers [N] of prompts [N, 8]."""
-    return prompts[:, 0::2].sum(1)
+    """The right answers [N] of prompts [N, 8], whatever follows them."""
+    return prompts[:, 0:PROMPT:2].sum(1)
 
 
 def all_prompts():
@@ -261,7 +261,7 @@ def sample(model, prompts, answers=1, temperature=1.0, draw=None, force=None):
 
 def solved(tokens):
     """Is the answer right? [N, T] -> [N] bools. Written to judge you: it shares nothing with your reward."""
-    wanted = [f"<answer>{total:02d}</answer>" for total in totals(tokens[:, :PROMPT]).tolist()]
+    wanted = [f"<answer>{total:02d}</answer>" for total in totals(tokens).tolist()]
     texts = decode(tokens[:, PROMPT:])
     return torch.tensor([text.rpartition("</think>")[2] == right for text, right in zip(texts, wanted)])
 
@@ -325,6 +325,34 @@ def restore(model, state):
         raise ValueError(f"This checkpoint belongs to a model of another shape: {unlike[0]} ({len(unlike)} such). Build the model with the checkpoint's width, layers and heads.")
     model.load_state_dict(state)
     return model
+
+# %% show before_rl
+began = time.process_time()
+base = warm_up(run["seed"], run["warmup_steps"], run["width"], run["layers"], run["heads"], run["device"])
+print(f"warm-up: {time.process_time() - began:.1f} CPU seconds")
+for name, how in (("greedy", {}), ("sampled", {"temperature": 1.0}), ("forced to think", {"force": THINK})):
+    told = evaluate(base, VERDICT.to(run["device"]), **how)
+    print(f"{name:16} right {told['accuracy']:.3f}   thinks {told['thinks']:.3f}")
+
+# %% [markdown]
+# Left alone, the model is right about one time in seven. Made to think by one forced token, it is right nearly always. Everything is there but the
+# habit. Be clear about what this means for the rest: reinforcement learning will *elicit* an ability that the warm-up gave. It will not teach
+# arithmetic; a model that half knows how to add does not climb.
+#
+# Here is what it writes, once greedily and four times at a temperature of 1.
+
+# %% show gallery_before
+def gallery(model, prompts):
+    """Prints what a model writes, greedily and in four samples."""
+    for prompt in prompts:
+        texts = sample(model, prompt[None], temperature=0.0), sample(model, prompt[None], 4, draw=torch.Generator(prompt.device).manual_seed(int(totals(prompt[None]))))
+        greedy, others = (list(zip(decode(t[:, PROMPT:]), solved(t).tolist())) for t in texts)
+        print(f"{decode(prompt[None])[0]}  {greedy[0][0]}  {'right' if greedy[0][1] else 'wrong'}")
+        for text, right in others:
+            print(f"             {text}  {'right' if right else 'wrong'}")
+
+
+gallery(base, VERDICT[[7, 77, 177]].to(run["device"]))
 
 # %% [markdown]
 # ## Exercise: `extract_answer`
@@ -1402,4 +1430,516 @@ for k in (60, 61):
     assert abs(metrics["kl"] - last["kl"]) < 2e-3 * last["kl"]
     assert abs(last["kl"] - first["kl"]) > 5e-3 * first["kl"]
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ## The run
+#
+# All parts are here. A step of the run: draw prompts, let the policy answer each several times, decode, pay, and call your `grpo_step`.
+# `train` below does that, and keeps a diary. Two things in it deserve a word:
+#
+# - **Two accuracies.** *Sampled* is what the policy does at temperature 1, in training: smooth. *Greedy* is the single most likely
+#   answer on prompts it never trained on: a step, because at some point the most likely first token flips.
+# - **An independent judge.** `solved` shares nothing with your `math_reward`. The reward is what the policy is paid; the judge is what you believe.
+
+# %% given diary
+try:
+    from IPython import get_ipython
+    from IPython.display import display
+
+    IN_NOTEBOOK = get_ipython() is not None
+except ImportError:
+    IN_NOTEBOOK = False
+
+
+def series(history, key):
+    """Steps and values of an entry of the diary, where it was written down."""
+    rows = [row for row in history if key in row]
+    return [row["step"] for row in rows], [row[key] for row in rows]
+
+
+def draw_run(axes, history):
+    """Nine curves of a run in six pictures."""
+    pictures = [
+        ("accuracy", ("greedy", "sampled")), ("share of answers", ("thinks", "format")), ("share of dead groups", ("dead",)),
+        ("KL to the reference (nats per token)", ("kl",)), ("share of clipped tokens", ("clip_fraction",)), ("tokens; nats per token", ("length", "entropy")),
+    ]
+    for ax, (title, keys) in zip(axes.flat, pictures):
+        ax.clear()
+        for key, color in zip(keys, (BLUE, ORANGE)):
+            ax.plot(*series(history, key), color=color, label=key)
+        ax.set(title=title, xlabel="RL step", ylim=(0, None))
+        ax.title.set_fontsize(9)
+        if len(keys) > 1:
+            ax.legend(fontsize=8, frameon=False)
+
+
+class Live:
+    """A bar of progress in plain text and, in a notebook, a plot that draws itself anew."""
+
+    def __init__(self, title, steps, plot):
+        self.title, self.steps, self.text, self.picture = title, steps, None, None
+        if plot:
+            self.figure, self.axes = plt.subplots(2, 3, figsize=(10, 4.6))
+            plt.close(self.figure)  # shown by hand, not a second time by itself
+        self.plot = plot
+
+    def show(self, history):
+        now, done = history[-1], len(history)
+        filled = 24 * done // self.steps
+        words = f"{self.title:24} [{'#' * filled}{'.' * (24 - filled)}] {done}/{self.steps}  greedy {now.get('greedy', math.nan):.2f}  sampled {now['sampled']:.2f}  thinks {now['thinks']:.2f}  {sum(r['seconds'] for r in history):.1f} s"
+        if not IN_NOTEBOOK:
+            if done == self.steps:
+                print(words)
+            return
+        words = {"text/plain": words}
+        if self.text is None:
+            self.text = display(words, raw=True, display_id=True)
+        else:
+            self.text.update(words, raw=True)
+        if self.plot:
+            draw_run(self.axes, history)
+            if self.picture is None:
+                self.picture = display(self.figure, display_id=True)
+            else:
+                self.picture.update(self.figure)
+
+
+def checked(rewards, count):
+    """Rewards as a tensor, if there is one finite number per answer."""
+    rewards = torch.as_tensor(rewards, dtype=torch.float32)
+    if rewards.shape != (count,):
+        raise ValueError(f"The reward gave something of shape {list(rewards.shape)} for {count} answers; it must give one number per answer.")
+    if not rewards.isfinite().all():
+        raise ValueError(f"The reward of answer {int((~rewards.isfinite()).nonzero()[0])} is {rewards[~rewards.isfinite()][0].item()}; a NaN or inf would reach every parameter with the next update.")
+    return rewards
+
+# %% show the_loop
+def accuracy(texts, answers):
+    """What the run pays for: a right answer, and nothing else."""
+    return [math_reward(text, answer)["accuracy"] for text, answer in zip(texts, answers)]
+
+
+def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, update=grpo_step, tamper=None, lr=5e-4, prompts=run["prompts"], answers=run["answers"], inner_epochs=2, clip_range=0.2, beta=0.04, target_kl=None, plot=False):
+    """GRPO on the task; changes the policy and returns the diary, a dict for each step.
+
+    update: the training step. tamper: changes the batch before the update, for experiments. target_kl: beta follows it.
+    """
+    device = next(policy.parameters()).device
+    reference = copy.deepcopy(policy).requires_grad_(False)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr, betas=(0.9, 0.95), weight_decay=0.0, foreach=True)
+    draw, choose = torch.Generator(device).manual_seed(run["seed"]), torch.Generator().manual_seed(run["seed"])
+    watch, history, live = WATCH.to(device), [], Live(title, steps, plot)
+    try:
+        for step in range(1, steps + 1):
+            for group in optimizer.param_groups:  # up over 5 steps, then down to a tenth
+                group["lr"] = lr * min(step / 5, 1 - 0.9 * max(0, step - 6) / max(1, steps - 5))
+            began = time.process_time()
+            questions = TRAIN[torch.randint(len(TRAIN), (prompts,), generator=choose)].to(device)
+            tokens = sample(policy, questions, answers, draw=draw)
+            written = tokens[:, PROMPT:]
+            mask, texts, truths = response_mask(written, EOS), decode(written), [str(t) for t in totals(tokens).tolist()]
+            rewards = checked(reward(texts, truths), len(texts)).to(device)
+            group_ids = torch.arange(prompts, device=device).repeat_interleave(answers)
+            batch = {"tokens": tokens, "prompt_length": PROMPT, "mask": mask, "rewards": rewards, "group_ids": group_ids}
+            metrics = update(policy, reference, optimizer, tamper(dict(batch)) if tamper else batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
+            metrics = {name: float(value) for name, value in metrics.items()}
+            row = {"step": step, "seconds": time.process_time() - began, "reward": rewards.mean().item(), "beta": beta, **metrics}
+            if target_kl:
+                beta = adapt_beta(beta, metrics["kl"], target_kl)
+            groups = rewards.view(prompts, answers)
+            row["sampled"] = solved(tokens).float().mean().item()
+            row["thinks"] = (written[:, 0] == THINK).float().mean().item()
+            row["format"] = sum(math_reward(t, a)["format"] for t, a in zip(texts, truths)) / len(texts)
+            row["dead"] = (groups == groups[:, :1]).all(1).float().mean().item()
+            row["length"] = mask.sum().item() / len(texts)
+            row["distinct"] = len(set(texts)) / len(texts)
+            if step % 5 == 0 or step in (1, steps):
+                row["greedy"] = evaluate(policy, watch)["accuracy"]
+                with torch.no_grad():  # what the samples cost in nats is an honest estimate of the entropy
+                    log_probs = token_log_probs(response_logits(policy, tokens, PROMPT), written)
+                row["entropy"] = -(log_probs * mask).sum().item() / mask.sum().item()
+            history.append(row)
+            if "greedy" in row:
+                live.show(history)
+    except KeyboardInterrupt:
+        print(f"Stopped by hand after {len(history)} of {steps} steps; the diary up to here is kept.")
+    except torch.cuda.OutOfMemoryError:
+        raise RuntimeError("The GPU is out of memory. Set settings['preset'] = 'laptop', or halve settings['prompts'], and run again from the settings.") from None
+    return history
+
+# %% [markdown]
+# **Before you run it**, write down three guesses. After how many steps of 128 answers will thinking have become the habit? Will the KL
+# come back down once it has? And when will the clip act most?
+
+# %% show the_run
+policy = copy.deepcopy(base)
+if run["device"] == "cuda":
+    torch.cuda.reset_peak_memory_stats()
+history = train(policy, "the run", run["steps"], plot=True)
+if not IN_NOTEBOOK:
+    draw_run(plt.subplots(2, 3, figsize=(10, 4.6))[1], history)
+    plt.show()
+if run["device"] == "cuda":
+    print(f"peak memory on the GPU: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
+for name, model in (("before", base), ("after", policy)):
+    greedy, sampled = (evaluate(model, VERDICT.to(run["device"]), temperature=t) for t in (0.0, 1.0))
+    print(f"{name:7} greedy: right {greedy['accuracy']:.3f}, thinks {greedy['thinks']:.3f}   sampled: right {sampled['accuracy']:.3f}, thinks {sampled['thinks']:.3f}")
+
+# %% [markdown]
+# THE_RUN_TEXT
+
+# %% show gallery_after
+gallery(policy, VERDICT[[7, 77, 177]].to(run["device"]))
+
+# %% [markdown]
+# The same prompts as before. You have written every line that made this happen.
+
+# %% [markdown]
+# # Experiments
+#
+# From here on every experiment starts from the same warmed-up model and takes seconds. Each has a question first: answer it before you run the cell.
+# They are short runs of 30 steps on one seed; trust large differences only.
+
+# %% show usual
+def compare(runs, keys, titles=None):
+    """The same entries of several diaries, side by side."""
+    fig, axes = plt.subplots(1, len(keys), figsize=(3.4 * len(keys), 2.8), squeeze=False)
+    for ax, key in zip(axes[0], keys):
+        for name, diary in runs.items():
+            ax.plot(*series(diary, key), label=name)
+        ax.set(xlabel="RL step", title=(titles or {}).get(key, key))
+    axes[0][-1].legend(fontsize=8, frameon=False)
+    plt.show()
+
+
+def last(history, key):
+    return series(history, key)[1][-1]
+
+
+usual = train(copy.deepcopy(base), "the usual settings")
+
+# %% [markdown]
+# ## PPO with a critic, side by side
+#
+# The same task, the same model, the same samples per step. PPO gets a critic as large as the policy, that begins as a copy of it with a new head,
+# and gives each token its own advantage by your `gae_advantages`. If every token counts as an answer of its own, your `grpo_objective` is
+# PPO's loss: the surrogate never asked where advantages come from.
+#
+# **Guess**: which learns in fewer steps? What does the critic cost in seconds and in memory?
+
+# %% show ppo
+critic = TinyModel(run["width"], run["layers"], run["heads"], outputs=1).to(run["device"])
+critic.load_state_dict({**base.state_dict(), "head.weight": torch.zeros(1, run["width"])})
+critic_optimizer = torch.optim.AdamW(critic.parameters(), 1e-3, betas=(0.9, 0.95), weight_decay=0.0, foreach=True)
+
+
+def ppo_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta):
+    """PPO on the same batch: group_ids are not used, every token has an advantage from the critic."""
+    tokens, start, real = batch["tokens"], batch["prompt_length"], batch["mask"].bool()
+    look = lambda model: token_log_probs(response_logits(model, tokens, start), tokens[:, start:])[real][:, None]
+    judge = lambda: response_logits(critic, tokens, start)[..., 0]  # before each token: what is to be expected?
+    with torch.no_grad():
+        ref, old, values = look(reference), look(policy), judge().cpu()
+    advantages = torch.zeros_like(values)
+    for i, n in enumerate(real.sum(1).tolist()):
+        rewards = F.pad(batch["rewards"][i : i + 1].cpu(), (n - 1, 0))  # paid at the last token
+        advantages[i, :n] = gae_advantages(rewards, F.pad(values[i, :n], (0, 1)), gamma=1.0, lam=0.95)
+    returns, a = (values + advantages).to(tokens.device), advantages.to(tokens.device)[real]
+    a = (a - a.mean()) / a.std().clamp_min(1e-6)
+    for _ in range(inner_epochs):
+        loss, metrics = grpo_objective(look(policy), old, ref, a, torch.ones_like(old), clip_range, beta)
+        value_loss = (judge() - returns)[real].square().mean()
+        for model, its_optimizer, its_loss in ((policy, optimizer, loss), (critic, critic_optimizer, value_loss)):
+            its_optimizer.zero_grad()
+            its_loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            its_optimizer.step()
+    return metrics
+
+
+with_critic = train(copy.deepcopy(base), "PPO", update=ppo_step)
+compare({"GRPO": usual, "PPO": with_critic}, ("greedy", "sampled", "thinks"))
+
+tokens = sample(policy, TRAIN[: run["prompts"]].to(run["device"]), run["answers"], draw=torch.Generator(run["device"]).manual_seed(0))
+actor_keeps, critic_keeps = (saved_bytes(lambda: response_logits(m, tokens, PROMPT)) / 2**20 for m in (policy, critic))
+one = sum(p.numel() for p in policy.parameters()) * 4 / 2**20  # MiB of float32 weights; gradient and Adam make it four times
+print("        greedy  sampled  CPU s   weights, gradients, Adam   activations of an update")
+for name, diary, weights, activations in (("GRPO", usual, 5 * one, actor_keeps), ("PPO", with_critic, 9 * one, actor_keeps + critic_keeps)):
+    print(f"{name:6}  {last(diary, 'greedy'):.3f}   {last(diary, 'sampled'):.3f}    {sum(r['seconds'] for r in diary):4.1f}    {weights:5.2f} MiB                  {activations:5.1f} MiB")
+
+# %% [markdown]
+# PPO_TEXT
+
+# %% [markdown]
+# ## Many groups or large groups?
+#
+# 128 answers per step can be 64 prompts with 2 answers each, 16 with 8, or 4 with 32. Before RL about one answer in seven is right.
+#
+# **Guess**: what share of groups is dead in each? (Notebook 1 has a formula.) Which division learns fastest?
+
+# %% show group_sizes
+total = run["prompts"] * run["answers"]
+sizes = {f"G = {g}": train(copy.deepcopy(base), f"G = {g}", prompts=total // g, answers=g) for g in (2, 32)}
+sizes = {"G = 2": sizes["G = 2"], f"G = {run['answers']}": usual, "G = 32": sizes["G = 32"]}
+compare(sizes, ("dead", "sampled", "greedy"), {"dead": "share of dead groups"})
+print({name: f"dead at the first step {diary[0]['dead']:.2f}" for name, diary in sizes.items()})
+
+# %% [markdown]
+# SIZES_TEXT
+
+# %% [markdown]
+# ## The order of tuning: beta first
+#
+# Start with a clip range of .2 and look for beta: from .001 up by factors of 3, as long as the policy moves and the KL does not run away.
+#
+# **Guess**: what will happen at beta = 1? And at 0: will the KL explode?
+
+# %% show betas
+betas = {"beta 0": train(copy.deepcopy(base), "beta = 0", beta=0.0), "beta .04": usual, "beta 1": train(copy.deepcopy(base), "beta = 1", beta=1.0)}
+compare(betas, ("greedy", "thinks", "kl"))
+
+# %% [markdown]
+# BETAS_TEXT
+
+# %% [markdown]
+# ## Then epsilon
+#
+# Epsilon limits how far one batch may push. It matters when a batch is used several times, so we use each batch four times here.
+#
+# **Guess**: at which epsilon is the share of clipped tokens largest? Does learning stop there?
+
+# %% show epsilons
+epsilons = {f"clip {e}": train(copy.deepcopy(base), f"clip range {e}", clip_range=e, inner_epochs=4) for e in (0.02, 0.2, 10.0)}
+compare(epsilons, ("greedy", "clip_fraction", "kl"))
+
+# %% [markdown]
+# EPSILONS_TEXT
+
+# %% [markdown]
+# ## Three ways to fail that you will recognise
+#
+# A learning rate that is 20 times too high, a wrong sign, and rewards that belong to other answers (a loader shuffled them; the shapes are
+# right and nothing complains).
+#
+# **Guess**: which of the three falls below the model you started with? Which is the most treacherous?
+
+# %% show failures
+def negate(batch):
+    return batch | {"rewards": -batch["rewards"]}
+
+
+def shuffle(batch):
+    order = torch.randperm(len(batch["rewards"]), generator=torch.Generator().manual_seed(int(batch["tokens"].sum())))
+    return batch | {"rewards": batch["rewards"][order.to(batch["rewards"].device)]}
+
+
+failures = {
+    "usual": usual,
+    "lr x 20": train(copy.deepcopy(base), "learning rate x 20", lr=1e-2),
+    "wrong sign": train(copy.deepcopy(base), "wrong sign", tamper=negate),
+    "misaligned": train(copy.deepcopy(base), "misaligned rewards", tamper=shuffle),
+}
+compare(failures, ("greedy", "sampled", "kl"))
+
+# %% [markdown]
+# FAILURES_TEXT
+
+# %% [markdown]
+# ## What accuracy does not show
+#
+# Now three real mistakes. The rewards are normalised over the whole batch; the std is left out; the groups are shifted by half a group, so
+# that every answer is compared with half of another prompt's answers.
+#
+# **Guess**: which of them will the curves expose?
+
+# %% show silent_bugs
+def whole_batch(batch):
+    return batch | {"group_ids": torch.zeros_like(batch["group_ids"])}
+
+
+def wrong_groups(batch):
+    return batch | {"group_ids": batch["group_ids"].roll(run["answers"] // 2)}
+
+
+silent = {"usual": usual}
+silent["whole batch"] = train(copy.deepcopy(base), "whole batch", tamper=whole_batch)
+silent["wrong groups"] = train(copy.deepcopy(base), "wrong groups", tamper=wrong_groups)
+yours = group_advantages
+try:  # for one run the name means something else
+    group_advantages = lambda rewards, ids, eps=1e-6: rewards - torch.stack([rewards[ids == i].mean() for i in ids])
+    silent["no std"] = train(copy.deepcopy(base), "no std")
+finally:
+    group_advantages = yours
+compare(silent, ("greedy", "sampled", "thinks"))
+
+# %% [markdown]
+# SILENT_TEXT
+
+# %% [markdown]
+# ## A verifier that can be fooled
+#
+# Somebody means well: an answer that is off by a little should earn something too, and long answers are expensive. So the new reward pays 1 for
+# an answer within 4 of the truth and takes .02 for every token. We start from the policy you trained, which thinks and is right.
+#
+# **Guess**: what happens to the reward? And to the truth?
+
+# %% show hacked
+def lenient(texts, answers):
+    """Pays for being near, charges for length. Somebody meant well."""
+    paid = []
+    for text, answer in zip(texts, answers):
+        inside = extract_answer(text)
+        near = inside is not None and inside.isdecimal() and abs(int(inside) - int(answer)) <= 4
+        paid.append(float(near) - 0.02 * len(re.findall(r"<[^>]*>|.", text)))
+    return paid
+
+
+fooled = copy.deepcopy(policy)
+hacked = train(fooled, "a lenient verifier", 2 * run["experiment_steps"], reward=lenient, lr=1e-3)
+compare({"lenient reward": hacked}, ("reward", "sampled", "thinks"), {"reward": "reward, as paid", "sampled": "truth, by an independent judge"})
+gallery(fooled, VERDICT[[7]].to(run["device"]))
+
+# %% [markdown]
+# HACKED_TEXT
+#
+# What to keep of every run with verifiable rewards, so that you can see this afterwards: the verifier's version, the reward's components one by
+# one, an independent evaluation, and failed samples as text. And what to ask of a verifier:
+#
+# | check | ask | seen here as |
+# |---|---|---|
+# | too narrow | does it refuse right answers written differently? | 12.0, 012, １２ in `math_reward` |
+# | terms out of balance | does one term pay more than the one you mean? | .02 a token against a wide tolerance |
+# | in-group speculation | can an answer win by being unlike its siblings rather than right? | one short guess among long thoughts |
+# | verifier leaked | can the policy see or reach what judges it? | the prompt's own numbers repeated as an answer |
+
+# %% [markdown]
+# ## The reference's log-probabilities, once or every time
+#
+# They depend on the batch and on a frozen model, so once per batch is enough. **Guess** what part of a step it would cost to compute them in
+# each inner epoch instead.
+
+# %% show cached_or_not
+def seconds(function, times=7):
+    """Median CPU seconds of a call."""
+    took = []
+    for _ in range(times):
+        began = time.process_time()
+        function()
+        took.append(time.process_time() - began)
+    return sorted(took)[times // 2]
+
+
+reference, learner = copy.deepcopy(base).requires_grad_(False), copy.deepcopy(policy)
+its_optimizer = torch.optim.AdamW(learner.parameters(), 1e-6, foreach=True)
+batch = {"tokens": tokens, "prompt_length": PROMPT, "mask": response_mask(tokens[:, PROMPT:], EOS), "rewards": solved(tokens).float().to(run["device"]), "group_ids": torch.arange(len(tokens), device=run["device"]) // run["answers"]}
+with torch.no_grad():
+    a_pass = seconds(lambda: token_log_probs(response_logits(reference, tokens, PROMPT), tokens[:, PROMPT:]))
+for epochs in (2, 4):
+    step = seconds(lambda: grpo_step(learner, reference, its_optimizer, batch, inner_epochs=epochs), 5)
+    print(f"{epochs} inner epochs: an update takes {1000 * step:.0f} ms; without the cache {1000 * (step + (epochs - 1) * a_pass):.0f} ms ({100 * (epochs - 1) * a_pass / step:.0f} % more)")
+cache = tokens[:, PROMPT:].numel() * 4
+print(f"the cache holds {cache / 1024:.1f} KiB")
+
+# %% [markdown]
+# CACHE_TEXT
+
+# %% [markdown]
+# ## Beta on a leash of its own
+#
+# `adapt_beta` turns beta up when the KL is above a target and down when it is below. We ask for .05 nats per token.
+#
+# **Guess**: thinking is far from the reference, whatever we do. What will beta have to do?
+
+# %% show adaptive
+adaptive = train(copy.deepcopy(base), "adaptive beta", target_kl=0.05)
+compare({"fixed .04": usual, "target .05": adaptive}, ("kl", "beta", "greedy"))
+
+# %% [markdown]
+# ADAPTIVE_TEXT
+
+# %% [markdown]
+# ## One advantage per component
+#
+# Let brevity be worth a little: a right answer earns 1, each token costs .01. Added up before the group is formed, brevity is a whisper where answers
+# differ in accuracy, and full volume where they do not (the std of the group blows it up). The other way normalises each component by itself and then adds
+# the two advantages with weights of your choice, here 1 and .1.
+#
+# **Guess**: which of the two ends with shorter answers? (To think takes 14 tokens, to guess takes 4.)
+
+# %% show components
+def short_and_right(texts, answers):
+    return [math_reward(t, a)["accuracy"] - 0.01 * len(re.findall(r"<[^>]*>|.", t)) for t, a in zip(texts, answers)]
+
+
+def one_by_one(batch):
+    length = batch["mask"].float().sum(1)
+    right = (batch["rewards"] + 0.01 * length).round()
+    parts = group_advantages(right, batch["group_ids"]) + 0.1 * group_advantages(-length, batch["group_ids"])
+    return batch | {"rewards": parts}  # grpo_step normalises the sum once more, which changes its scale only
+
+
+components = {
+    "added up": train(copy.deepcopy(base), "added up", reward=short_and_right),
+    "one by one": train(copy.deepcopy(base), "one by one", reward=short_and_right, tamper=one_by_one),
+}
+compare({"accuracy only": usual, **components}, ("sampled", "length", "dead"), {"length": "tokens per answer", "dead": "share of dead groups"})
+
+# %% [markdown]
+# COMPONENTS_TEXT
+
+# %% [markdown]
+# ## When your own run is ill: symptoms, causes, mends
+#
+# A picture for each row, all from the runs above.
+
+# %% show symptoms
+fig, axes = plt.subplots(2, 4, figsize=(12, 5))
+pictures = [
+    ("1 reward flat: dead groups", {"dead, G = 2": (sizes["G = 2"], "dead"), "reward, G = 2": (sizes["G = 2"], "reward")}),
+    ("2 reward jumps or collapses", {"lr x 20": (failures["lr x 20"], "reward"), "usual": (usual, "reward")}),
+    ("3 KL explodes", {"wrong sign": (failures["wrong sign"], "kl"), "lr x 20": (failures["lr x 20"], "kl"), "usual": (usual, "kl")}),
+    ("4 policy barely moves", {"KL, beta 1": (betas["beta 1"], "kl"), "KL, beta .04": (usual, "kl")}),
+    ("5 ratios pile up at the edge", {"clipped, clip .02": (epsilons["clip 0.02"], "clip_fraction"), "clipped, clip .2": (epsilons["clip 0.2"], "clip_fraction")}),
+    ("6 outputs repeat", {"distinct, lr x 20": (failures["lr x 20"], "distinct"), "distinct, usual": (usual, "distinct")}),
+    ("7 reward up, truth down", {"reward": (hacked, "reward"), "truth": (hacked, "sampled")}),
+]
+for ax, (title, curves) in zip(axes.flat, pictures):
+    for name, (diary, key) in curves.items():
+        ax.plot(*series(diary, key), label=name)
+    ax.set(xlabel="RL step")
+    ax.set_title(title, fontsize=9)
+    ax.legend(fontsize=7, frameon=False)
+rows = [n for n in (8, 16, 32, 64, 128) if n <= len(tokens)]
+axes.flat[7].plot(rows, [saved_bytes(lambda: response_logits(policy, tokens[:n], PROMPT)) / 2**20 for n in rows], "o-")
+axes.flat[7].set(xlabel="answers per backward pass", ylabel="MiB kept", ylim=(0, None))
+axes.flat[7].set_title("8 out of memory", fontsize=9)
+plt.show()
+
+# %% [markdown]
+# | | symptom | cause | how to see it | mend |
+# |---|---|---|---|---|
+# | 1 | reward flat | dead groups: all answers of a prompt earn the same | share of dead groups near 1 | larger groups, easier prompts, a reward with steps |
+# | 2 | reward jumps or collapses | learning rate too high, or batches too small | falls back far below where it was | lower the rate, more prompts per step |
+# | 3 | KL explodes | wrong sign, rate too high, beta too small | KL of several nats per token | check the sign by a unit test, then rate, then beta |
+# | 4 | policy barely moves | beta too large | KL near 0, reward where it was | lower beta by factors of 3 |
+# | 5 | ratios pile up at the clip edge | clip range too narrow for so many inner epochs | large share of clipped tokens | fewer inner epochs or a wider range |
+# | 6 | outputs repeat | entropy has collapsed | few distinct answers, entropy near 0 | lower rate, larger beta, look at samples |
+# | 7 | reward rises, truth falls | the verifier is hacked | an independent judge disagrees | mend the verifier, start again from before |
+# | 8 | out of memory | activations of a backward pass grow with answers x tokens | the line on the right | micro-batches with advantages from the whole batch; shorter answers |
+#
+# And one row without a picture: **everything looks fine**. Then run the unit tests. Three bugs above looked fine too.
+
+# %% [markdown]
+# ## What you have now
+#
+# - `extract_answer` and `math_reward`: a verifier that says what it pays for, and is tested on what it must refuse.
+# - `token_log_probs` and `response_mask`: from a model's logits to the numbers that your loss speaks of.
+# - `grpo_step`: advantages, ratio, clip, KL and two inner epochs, joined. It is all there is to GRPO.
+#
+# **To read next**: *DeepSeekMath* (where GRPO comes from), *DeepSeek-R1* (the same idea at scale), *Understanding R1-Zero-Like Training* (Dr. GRPO: what the
+# two divisions bias), *DAPO* (token mean, clip-higher, dynamic sampling), *Group Sequence Policy Optimization* (GSPO), Schulman's
+# note *Approximating KL Divergence* (k1, k2, k3), *Proximal Policy Optimization Algorithms* and *High-Dimensional Continuous Control Using Generalized Advantage
+# Estimation*; the documentation of TRL's `GRPOTrainer` and of verl.
+#
+# **Next: notebook 5**, a bonus without points: your own functions on a language model that somebody else has trained, and the same run by TRL's trainer.
 

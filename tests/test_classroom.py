@@ -11,7 +11,7 @@ from datetime import datetime
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
-from toy import hand_in_bytes, put, toy_course
+from toy import hand_in_bytes, judge_here, put, toy_course
 
 from grader.alike import alike
 from grader.classroom import ClassError, collect, grade, new, report
@@ -66,14 +66,7 @@ def quietly(directory, **options):
 
 @pytest.fixture(autouse=True)
 def _one_warm_judge(monkeypatch):
-    """Judges in this process, so that a test does not wait for new ones; `graded_once` was graded by a crew."""
-    from grader import crew, plugin
-
-    def judged(work, jobs, *, allow_no_jail):
-        for whose, *files in work:
-            yield whose, crew._judge_one(plugin._warm_judge(allow_no_jail), *files)
-
-    monkeypatch.setattr("grader.classroom.judged", judged)
+    judge_here(monkeypatch)  # `graded_once` was graded by a crew
 
 
 def test_a_new_class_has_one_secret_seed_in_its_sources_and_none_in_what_is_released(graded_once):

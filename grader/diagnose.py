@@ -1,0 +1,383 @@
+"""Which known mistake gives a learner's numbers: the catalogue is asked what the learner's code was asked, and answers are compared.
+
+The judge keeps what crossed to the learner's process in each check, up to the point where the check stopped: arguments,
+results, vector-Jacobian products, errors. A wrong version of the exercise that answers the same calls in the same way,
+where the answer key answers differently, is the mistake. No check is run again, and nothing of the learner's either.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from grader.course import Notebook
+from grader.hints import shapes
+from grader.inprocess import REPLAYED, namespace
+from grader.learner_cell import Feedback
+from grader.mistakes import Version, versions
+from grader.wire import NotData, pack, to_bytes, unpack
+
+try:
+    import resource
+except ImportError:  # Windows, where nothing is graded
+    resource = None  # type: ignore[assignment]
+
+RELATIVE, ABSOLUTE = 1e-4, 1e-6  # of the largest number in a tensor; float32 leaves less than either
+EVIDENCE = 3  # numbers with decimals that must differ from the key's where a version explains a part of what failed
+CALLS = 200  # of a check that are compared
+LARGE = 4 * 2**20  # bytes of arguments; a larger call is there to measure speed and names no mistake
+SECONDS, SECONDS_OF_A_CALL = 10.0, 2.0  # the clock's, of one diagnosis and of one version's answer
+MEMORY = 2 * 2**30  # bytes that a version may take on top of what this process has
+ANSWERS = 20_000  # kept, so that a class costs each mistake once
+
+
+@dataclass
+class Call:
+    """What was asked of the learner's code and what came back.
+
+    Tensors are copies that still say whether they need a gradient. error: "Kind: text" of what was raised, or
+    "changed NAMES" of arguments that were written to. products, of backward, in its order: gradients that went, one for
+    each tensor of the result (None where there is none), and what came: one for each argument that needs a gradient, or
+    the text of an error.
+    """
+
+    function: str
+    args: Any
+    kwargs: Any
+    result: Any = None
+    error: str = ""
+    products: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+def copied(value: Any) -> Any:
+    """A copy for a `Call`: data alone, cut from every graph. Raises NotData."""
+    tensors: list[torch.Tensor] = []
+    tree = pack(value, tensors)
+    return unpack(tree, [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors])
+
+
+def diagnose(notebook: Notebook, passed: Mapping[str, bool], traces: Mapping[str, Sequence[Call]]) -> dict[str, list[Version]]:
+    """The known mistakes that explain the failed checks: check -> versions, several where nothing tells them apart.
+
+    passed: of every check that was judged. traces: what the judge kept, by check. A check that is not in the answer is
+    explained by no known mistake. One mistake that explains all of an exercise is preferred to one for each check.
+    """
+    found: dict[str, list[Version]] = {}
+    catalogue = _catalogue(notebook.name, tuple(c for c in notebook.cells if c.kind in REPLAYED))
+    with catalogue.guarded():
+        for exercise in dict.fromkeys(c.exercise for c in notebook.of_kind("check")):
+            of = {c.name: _Trace(traces[c.name]) for c in notebook.of_kind("check") if c.exercise == exercise and traces.get(c.name)}
+            failed = {name: trace for name, trace in of.items() if not passed.get(name, True)}
+            rest = {name: trace for name, trace in of.items() if passed.get(name)}
+            if failed:
+                found |= catalogue.explained(exercise, failed, rest)
+    return found
+
+
+def told(candidates: Sequence[Version]) -> str:
+    """Candidates in the words of the notebook's own feedback."""
+    start = "Perhaps" if len(candidates) > 1 else "It looks like this"
+    return "\n".join(f"{start}: {version.summary} [{version.name}]\n  {version.hint}" for version in candidates)
+
+
+def explain(message: str, exercise: str, notebook: Notebook) -> str:
+    """What an error of Python's, told in a verdict's message, usually means in this exercise ("" where that is not known)."""
+    match = re.search(r"raised (\w+): (.*)", message, re.DOTALL) or re.search(r"\b(\w*(?:Error|Exception)): (.*)", message, re.DOTALL)
+    words = Feedback.meaning(*match.groups()) if match else ""
+    given = shapes(notebook).get(exercise)
+    if "shape" in words and given:
+        words += " The text gives the shapes " + ", ".join(f"{name} {shape}" for name, shape in given.items()) + "."
+    return words
+
+
+class _Trace:
+    """The calls of a check that can be compared, each with a digest of what was asked."""
+
+    def __init__(self, calls: Sequence[Call]):
+        asked = [(call, _tensors((call.args, call.kwargs))) for call in calls[:CALLS]]
+        self.calls = [call for call, tensors in asked if sum(t.numel() * t.itemsize for t in tensors) <= LARGE]
+        self.digests = [_digest(call) for call in self.calls]
+
+
+@functools.lru_cache(maxsize=16)
+def _catalogue(name: str, cells: tuple) -> _Catalogue:
+    return _Catalogue(Notebook(name, cells))
+
+
+class _Catalogue:
+    """Every version of a notebook's exercises, and what it answered so far."""
+
+    def __init__(self, notebook: Notebook):
+        self._notebook = notebook
+        self._names: dict[str, dict[str, Any]] = {}
+        self._answers: dict[tuple[str, bytes], Call] = {}
+        self._end = 0.0
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Versions run in this very process: bounds what they can take of it (they are ours, but what they are asked may be odd)."""
+        self._end = time.monotonic() + SECONDS
+        with warnings.catch_warnings(), _memory_bounded():
+            warnings.simplefilter("ignore")  # what torch thinks of a mistake
+            yield
+
+    def explained(self, exercise: str, failed: Mapping[str, _Trace], passed: Mapping[str, _Trace]) -> dict[str, list[Version]]:
+        wrong = [v for v in versions(self._notebook.name) if v.wrong and v.exercise == exercise]
+        differs = {name: self._difference(trace) for name, trace in failed.items()}
+        matches = {v.name: {name for name, trace in failed.items() if self._gives(v, trace, differs[name])} for v in wrong}
+        explains = {v.name: {name for name in matches[v.name] if differs[name]} for v in wrong}
+        known = [v for v in wrong if explains[v.name]]
+        agrees = functools.cache(lambda name: sum(self._gives(self._version(wrong, name), t, _Difference()) for t in passed.values()))
+        whole = [v for v in known if matches[v.name] == set(failed)]
+        if any(d.numbers for d in differs.values()):
+            whole = [v for v in whole if agrees(v.name) == max(agrees(w.name) for w in whole)]
+        else:  # words, truth values and whole numbers alone: many mistakes share them here or there, so all must agree
+            whole = [v for v in whole if agrees(v.name) == len(passed)]
+        if whole:
+            return {name: some for name in failed if (some := [v for v in whole if name in explains[v.name]])}
+        apart = {}
+        for name in failed:
+            some = [v for v in known if name in explains[v.name]] if differs[name].numbers >= EVIDENCE else []
+            most = max((len(explains[v.name]) * 1000 + agrees(v.name) for v in some), default=0)
+            apart[name] = [v for v in some if len(explains[v.name]) * 1000 + agrees(v.name) == most]
+        return {name: some for name, some in apart.items() if some}
+
+    @staticmethod
+    def _version(wrong: Sequence[Version], name: str) -> Version:
+        return next(v for v in wrong if v.name == name)
+
+    def _difference(self, trace: _Trace) -> _Difference:
+        """In what a learner's answers differ from the key's."""
+        difference = _Difference()
+        for call, digest in zip(trace.calls, trace.digests, strict=True):
+            if key := self._answer(None, call, digest):
+                difference.add(call, key)
+        return difference
+
+    def _gives(self, version: Version, trace: _Trace, difference: _Difference) -> bool:
+        """Whether a version gives all the learner's answers; its types count only where the numbers are the key's."""
+        for call, digest in zip(trace.calls, trace.digests, strict=True):
+            answer = self._answer(version, call, digest)
+            if not answer or not _same(_said(answer), _said(call), types=difference.in_types_alone):
+                return False
+        return bool(trace.calls)
+
+    def _answer(self, version: Version | None, call: Call, digest: bytes) -> Call | None:
+        """What a version (None: the key) gives for a call; None where it takes too long."""
+        place = (version.name if version else "", digest)
+        if place not in self._answers:
+            if time.monotonic() > self._end:
+                return None
+            if len(self._answers) >= ANSWERS:
+                self._answers.clear()
+            if place[0] not in self._names:
+                self._names[place[0]] = namespace(self._notebook, {version.exercise: version.source} if version else {})
+            answer = Call(call.function, None, None)
+            try:
+                with _time_bounded(min(SECONDS_OF_A_CALL, max(0.01, self._end - time.monotonic()))):
+                    _replay(self._names[place[0]], call, answer)
+            except _TooLong:
+                answer.error = "_TooLong: "
+            self._answers[place] = answer
+        answer = self._answers[place]
+        return None if answer.error == "_TooLong: " else answer
+
+
+class _Difference:
+    """How a learner's answers differ from the key's. numbers: how many with decimals do."""
+
+    def __init__(self) -> None:
+        self.numbers = 0
+        self.values = self.types = False
+
+    def add(self, call: Call, key: Call) -> None:
+        mine, right = _said(call), _said(key)
+        self.types = self.types or not _same(mine, right, types=True)
+        if not _same(mine, right):
+            self.values = True
+            self.numbers += _decimals(mine, right)
+
+    def __bool__(self) -> bool:
+        return self.types
+
+    @property
+    def in_types_alone(self) -> bool:
+        return self.types and not self.values
+
+
+def _replay(names: Mapping[str, Any], call: Call, answer: Call) -> None:
+    """Asks a namespace's function what the learner's was asked; leaves what it says in `answer`."""
+    args, kwargs = copied((call.args, call.kwargs))
+    places = dict(enumerate(args)) | kwargs
+    before = {place: _print(value) for place, value in places.items()}
+    leaves = [t for t in _tensors((args, kwargs)) if t.requires_grad]
+    try:
+        result = names[call.function](*args, **kwargs)
+        changed = [str(place) for place, value in places.items() if _print(value) != before[place]]
+        if changed:
+            answer.error = f"changed {', '.join(changed)}"
+            return
+        results = _tensors(result)
+        answer.result = copied(result)
+    except _TooLong:
+        raise
+    except Exception as e:
+        answer.error = f"{type(e).__name__}: {e}"
+        return
+    for went, _ in call.products:
+        try:
+            asked = [(r, g) for r, g in zip(results, went, strict=True) if g is not None]
+            came = torch.autograd.grad([r for r, _ in asked], leaves, [g for _, g in asked], retain_graph=True, allow_unused=True) if leaves and asked else [None] * len(leaves)
+            answer.products.append((None, copied(list(came))))
+        except _TooLong:
+            raise
+        except Exception as e:
+            answer.products.append((None, f"{type(e).__name__}: {e}"))
+
+
+def _said(call: Call) -> Any:
+    """What came back, as data: the result or the kind of the error, and the products."""
+    if call.error:
+        return _kind(call.error)
+    return [call.result, [_kind(came) if isinstance(came, str) else came for _, came in call.products]]
+
+
+def _kind(error: str) -> str:
+    """An error without the numbers in it, which depend on the machine."""
+    return "changed" if error.startswith("changed ") else re.sub(r"[\d,.]+", "#", error)[:80]
+
+
+def _same(a: Any, b: Any, *, types: bool = False) -> bool:
+    """Equal data, numbers within the tolerance. types: dtypes and kinds of numbers and lists count too."""
+    if types and (type(a) is not type(b) or (torch.is_tensor(a) and a.dtype != b.dtype)):
+        return False
+    if torch.is_tensor(a) and torch.is_tensor(b):
+        return a.shape == b.shape and a.requires_grad == b.requires_grad and _near(a, b)
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a == b or _near(torch.tensor(float(a)), torch.tensor(float(b)))
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(_same(x, y, types=types) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[k], b[k], types=types) for k in a)
+    return type(a) is type(b) and not torch.is_tensor(a) and a == b
+
+
+def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
+    a, b = _wide(a), _wide(b)
+    finite = a.isfinite()
+    if not torch.equal(finite, b.isfinite()):
+        return False
+    if not bool(finite.all()):
+        odd_a, odd_b = a[~finite], b[~finite]
+        if not torch.equal(odd_a.nan_to_num(1.5, 2.5, 3.5), odd_b.nan_to_num(1.5, 2.5, 3.5)):
+            return False
+        a, b = a[finite], b[finite]
+    return not a.numel() or bool((a - b).abs().max() <= ABSOLUTE + RELATIVE * b.abs().max())
+
+
+def _wide(t: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(t.detach()).double() if t.is_complex() else t.detach().double()
+
+
+def _decimals(mine: Any, right: Any) -> int:
+    """How many numbers with decimals stand in the answer where the key has another; words and whole numbers count for nothing."""
+    if isinstance(mine, list | tuple) and isinstance(right, list | tuple) and len(mine) == len(right):
+        return sum(_decimals(a, b) for a, b in zip(mine, right, strict=True))
+    if isinstance(mine, dict) and isinstance(right, dict) and mine.keys() == right.keys():
+        return sum(_decimals(mine[k], right[k]) for k in mine)
+    if isinstance(mine, list | tuple | dict):
+        return sum(_decimals(v, None) for v in (mine.values() if isinstance(mine, dict) else mine))
+    a = _number(mine)
+    if a is None:
+        return 0
+    b = _number(right)
+    if b is not None and b.shape == a.shape:
+        a = a[~torch.isclose(a, b, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True)]
+    a = a[a.isfinite()]
+    return len({f"{x:.5g}" for x in a[(a - a.round()).abs() > 1e-3].tolist()[:100]})
+
+
+def _number(value: Any) -> torch.Tensor | None:
+    if torch.is_tensor(value):
+        return _wide(value).flatten()
+    return torch.tensor([float(value)], dtype=torch.float64) if isinstance(value, int | float) else None
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value, in the order in which they cross. Raises NotData."""
+    tensors: list[torch.Tensor] = []
+    pack(value, tensors)
+    return tensors
+
+
+def _print(value: Any) -> Any:
+    tensors: list[torch.Tensor] = []
+    try:
+        tree = pack(value, tensors)
+    except NotData:
+        return None
+    return json.dumps(tree), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]
+
+
+def _digest(call: Call) -> bytes:
+    """Of all that a call asks."""
+    tensors: list[torch.Tensor] = []
+    tree = pack((call.args, call.kwargs, [went for went, _ in call.products]), tensors)
+    forms = [(str(t.dtype), list(t.shape), t.requires_grad) for t in tensors]
+    digest = hashlib.blake2b(json.dumps([call.function, tree, forms]).encode(), digest_size=16)
+    for t in tensors:
+        digest.update(to_bytes(t))
+    return digest.digest()
+
+
+class _TooLong(BaseException):
+    """A version takes longer than it may."""
+
+
+@contextmanager
+def _time_bounded(seconds: float) -> Iterator[None]:
+    """Ends what runs on and on, where the main thread can be interrupted. Raises _TooLong."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _memory_bounded() -> Iterator[None]:
+    """A version that asks for more memory than it may gets an error, as in the learner's process."""
+    try:
+        with open("/proc/self/statm") as numbers:
+            used = int(numbers.read().split()[0]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    except (OSError, AttributeError):  # not Linux
+        yield
+        return
+    limit = min(x for x in (used + MEMORY, soft, hard) if x != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,87 @@
+"""`grader check` as a person and as a program use it."""
+
+import json
+
+import pytest
+from conftest import COURSE
+
+from grader.cli import main
+from grader.demo import hand_in, write_hand_ins
+from grader.mistakes import versions
+from grader.release import to_text
+
+NOTEBOOK = COURSE[1]
+VERDICT = {"exercise", "check", "title", "points", "max_points", "passed", "message", "mistake"}
+
+
+@pytest.fixture(scope="module")
+def hand_ins(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hand-ins")
+    write_hand_ins(folder, [NOTEBOOK])
+    return folder
+
+
+def run(capsys, *arguments):
+    status = main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_json_is_an_object_for_a_notebook(hand_ins, capsys):
+    status, out, err = run(capsys, "check", hand_ins / "ada_solved" / f"{NOTEBOOK.name}.ipynb", "--json")
+    result = json.loads(out)
+    assert (status, err) == (0, "")
+    assert result.keys() == {"notebook", "points", "max_points", "checks", "notes"}
+    assert all(check.keys() == VERDICT for check in result["checks"])
+    assert result["points"] == result["max_points"] == sum(c.points for c in NOTEBOOK.of_kind("check"))
+    assert [c["check"] for c in result["checks"] if c["points"] is None] == [c.name for c in NOTEBOOK.of_kind("answer")]
+
+
+def test_json_is_a_list_for_a_folder_and_the_table_says_what_failed(hand_ins, capsys):
+    status, out, _ = run(capsys, "check", hand_ins, "--json")
+    points = [result["points"] for result in json.loads(out)]
+    assert status == 0
+    assert points[0] == 33 and points[1] == 0 and 0 < points[2] < 33
+    status, out, _ = run(capsys, "check", hand_ins)
+    assert status == 0
+    assert "ada_solved/02_grpo_loss.ipynb: 33 of 33 points" in out
+    assert "compute_grpo_loss is not written yet." in out
+    assert "on the separating batch the loss is 0.015724" in out
+
+
+def test_what_cannot_be_graded_is_one_sentence_and_the_rest_is_graded(hand_ins, tmp_path, capsys):
+    (tmp_path / "a.ipynb").write_text("%PDF-1.4 not a notebook")
+    (tmp_path / "b.ipynb").write_text((hand_ins / "ben_unsolved" / f"{NOTEBOOK.name}.ipynb").read_text(encoding="utf-8"), encoding="utf-8")
+    status, out, err = run(capsys, "check", tmp_path, "--json")
+    assert status == 2
+    assert len(json.loads(out)) == 1
+    assert err.count("\n") == 1 and "a.ipynb" in err
+
+
+@pytest.mark.parametrize("arguments", [("check", "nowhere.ipynb"), ("check", "{empty}"), ("check", "{empty}/none", "--json")])
+def test_a_missing_input_is_refused_with_one_sentence(arguments, tmp_path, capsys):
+    status, out, err = run(capsys, *(a.format(empty=tmp_path) for a in arguments))
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_a_seed_changes_the_hidden_draws_and_no_right_answer_minds(hand_ins, capsys):
+    for seed in (1, 987654321):
+        _, out, _ = run(capsys, "check", hand_ins / "ada_solved", "--json", "--seed", seed)
+        assert json.loads(out)[0]["points"] == 33
+
+
+def test_an_answer_that_only_knows_the_visible_numbers_fails_on_the_hidden_ones(tmp_path, capsys):
+    by_heart = "def first_step_gradient(advantages):\n    return torch.tensor([-0.25, 0.25, -0.5, 0.5])[: len(advantages)]"
+    path = tmp_path / "by_heart.ipynb"
+    path.write_text(to_text(hand_in(NOTEBOOK, {"first_step_gradient": by_heart})), encoding="utf-8")
+    _, out, _ = run(capsys, "check", path, "--json")
+    assert not any(c["passed"] for c in json.loads(out)["checks"] if c["exercise"] == "first_step_gradient")
+
+
+def test_a_mistake_in_one_exercise_costs_that_exercise_only(tmp_path, capsys):
+    (wrong,) = [v for v in versions(NOTEBOOK.name) if v.name == "no_minus"]
+    path = tmp_path / "mistaken.ipynb"
+    path.write_text(to_text(hand_in(NOTEBOOK, {wrong.exercise: wrong.source})), encoding="utf-8")
+    _, out, _ = run(capsys, "check", path, "--json")
+    assert {c["exercise"] for c in json.loads(out)["checks"] if c["points"] is not None and not c["passed"]} == {wrong.exercise}

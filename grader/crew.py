@@ -44,7 +44,8 @@ def judged(work: Sequence[Work[T]], jobs: int, *, allow_no_jail: bool = False) -
             for pipe, tasks in crew.items():
                 while waiting and len(tasks) < AHEAD:
                     tasks.append(waiting.popleft())
-                    pipe.send(tasks[-1][1:])
+                    with contextlib.suppress(BrokenPipeError):  # it is dead: to be seen when it is listened to
+                        pipe.send(tasks[-1][1:])
             for pipe in wait([pipe for pipe, tasks in crew.items() if tasks]):
                 try:
                     answer = pipe.recv()

@@ -65,7 +65,8 @@ def copied(value: Any) -> Any:
     """A copy for a `Call`: data alone, cut from every graph. Raises NotData."""
     tensors: list[torch.Tensor] = []
     tree = pack(value, tensors)
-    return unpack(tree, [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors])
+    own = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+    return unpack(tree, [mine if t.is_leaf else mine.clone() for t, mine in zip(tensors, own, strict=True)])  # a leaf refuses to be written to
 
 
 def diagnose(notebook: Notebook, passed: Mapping[str, bool], traces: Mapping[str, Sequence[Call]]) -> dict[str, list[Version]]:
@@ -109,6 +110,7 @@ class _Trace:
         asked = [(call, _tensors((call.args, call.kwargs))) for call in calls[:CALLS]]
         self.calls = [call for call, tensors in asked if sum(t.numel() * t.itemsize for t in tensors) <= LARGE]
         self.digests = [_digest(call) for call in self.calls]
+        self.bytes = sum(t.numel() * t.itemsize for _, tensors in asked for t in tensors)
 
 
 @functools.lru_cache(maxsize=16)
@@ -136,27 +138,25 @@ class _Catalogue:
     def explained(self, exercise: str, failed: Mapping[str, _Trace], passed: Mapping[str, _Trace]) -> dict[str, list[Version]]:
         wrong = [v for v in versions(self._notebook.name) if v.wrong and v.exercise == exercise]
         differs = {name: self._difference(trace) for name, trace in failed.items()}
-        matches = {v.name: {name for name, trace in failed.items() if self._gives(v, trace, differs[name])} for v in wrong}
-        explains = {v.name: {name for name in matches[v.name] if differs[name]} for v in wrong}
-        known = [v for v in wrong if explains[v.name]]
-        agrees = functools.cache(lambda name: sum(self._gives(self._version(wrong, name), t, _Difference()) for t in passed.values()))
-        whole = [v for v in known if matches[v.name] == set(failed)]
-        if any(d.numbers for d in differs.values()):
-            whole = [v for v in whole if agrees(v.name) == max(agrees(w.name) for w in whole)]
-        else:  # words, truth values and whole numbers alone: many mistakes share them here or there, so all must agree
-            whole = [v for v in whole if agrees(v.name) == len(passed)]
-        if whole:
-            return {name: some for name in failed if (some := [v for v in whole if name in explains[v.name]])}
-        apart = {}
-        for name in failed:
-            some = [v for v in known if name in explains[v.name]] if differs[name].numbers >= EVIDENCE else []
-            most = max((len(explains[v.name]) * 1000 + agrees(v.name) for v in some), default=0)
-            apart[name] = [v for v in some if len(explains[v.name]) * 1000 + agrees(v.name) == most]
-        return {name: some for name, some in apart.items() if some}
 
-    @staticmethod
-    def _version(wrong: Sequence[Version], name: str) -> Version:
-        return next(v for v in wrong if v.name == name)
+        def gives(version: Version, name: str) -> bool:
+            return self._gives(version, failed[name], differs[name])
+
+        def best(some: list[Version], least: int = 0) -> list[Version]:
+            """Those that give most of what passed, where that is enough."""
+            if not some or (len(some) == 1 and not least):
+                return some
+            agree = [sum(self._gives(v, trace, _Difference()) for trace in passed.values()) for v in some]
+            return [v for v, n in zip(some, agree, strict=True) if n == max(agree) and n >= least]
+
+        to_explain = sorted((name for name in failed if differs[name]), key=lambda name: failed[name].bytes)  # the cheapest first
+        whole = [v for v in wrong if to_explain and all(gives(v, name) for name in [*to_explain, *(failed.keys() - set(to_explain))])]
+        # Many mistakes share words, truth values and whole numbers here or there: where there is nothing else, all must agree.
+        whole = best(whole, 0 if any(d.numbers for d in differs.values()) else len(passed))
+        if whole:
+            return dict.fromkeys(to_explain, whole)
+        apart = {name: best([v for v in wrong if gives(v, name)]) for name in to_explain if differs[name].numbers >= EVIDENCE}
+        return {name: some for name, some in apart.items() if some}
 
     def _difference(self, trace: _Trace) -> _Difference:
         """In what a learner's answers differ from the key's."""

@@ -9,6 +9,7 @@ class Feedback:
         self.checks, self.hints, self.shapes = checks, hints, shapes
         self.mistakes, self.fingerprints = mistakes, fingerprints
         self.passed, self.taken, self.check = {}, {}, None
+        self.seen = {}  # check -> what came out since a function was last defined: numbers, True for passed, None for unknown
         try:
             self.shell = get_ipython()
         except NameError:
@@ -26,35 +27,49 @@ class Feedback:
         self.check = self.checks.get((info.raw_cell or "").strip().split("\n")[0].lstrip("# ").rstrip(". "))
         if self.check:
             self.shell.user_ns.pop("got", None)  # what a check compares; never that of an earlier one
+        elif "def " in (info.raw_cell or ""):
+            self.seen.clear()  # another function may be another mistake
 
     def after(self, result):
         if not self.check:
             return
         name, exercise, points = self.check
         plural = "point" if points == 1 else "points"
-        self.passed[name] = bool(result.success)
+        self.passed[name] = self.seen[name] = bool(result.success)
         if result.success:
             print(f"\u2713 {points} {plural}: this part of {exercise} is right.")
         elif isinstance(result.error_in_exec, NotImplementedError):
-            print(f"{exercise} is not written yet: {points} {plural} wait here.")
+            print(f"{exercise} is not written yet: {points} {plural} {'waits' if points == 1 else 'wait'} here.")
         else:
             told = list(self.named(name, result.error_in_exec)) or self.explained(exercise, result.error_in_exec)
             print("\n".join([*told, f'Stuck? hint("{exercise}") gives a hint, and another one each time.']))
 
     def named(self, check, error):
-        """The known mistakes that give exactly the learner's numbers on this check."""
+        """The known mistakes that give exactly the learner's numbers on this check, and no others on the checks before."""
         if not isinstance(error, AssertionError) or "got" not in self.shell.user_ns:
             return
-        mine = self.fingerprint(self.shell.user_ns["got"])
-        known = [name for where, name, *theirs in self.fingerprints if where == check and mine and self.equal(theirs, mine)]
+        try:
+            mine = self.fingerprint(self.shell.user_ns["got"])
+        except Exception:  # an odd thing came out; the check's own message says what
+            return
+        self.seen[check] = mine
+        prints = {}
+        for where, name, *theirs in self.fingerprints:
+            prints.setdefault(name, {})[where] = theirs
+        known = [name for name, on in prints.items() if check in on and all(self.fits(on[w], self.seen.get(w)) for w in on)] if mine else []
+        sure = len(known) == 1 and any(abs(total) > 1e-6 for total in mine[1:])  # zeros come out of many mistakes
         for name in known:
             summary, idea = self.mistakes[name]
-            yield f"{'Perhaps' if len(known) > 1 else 'It looks like this'}: {summary} [{name}]\n  {idea}"
+            yield f"{'It looks like this' if sure else 'Perhaps'}: {summary} [{name}]\n  {idea}"
+
+    def fits(self, theirs, mine):
+        """May what came out of a check have come from a mistake that gives `theirs`?"""
+        return not mine or (mine is not True and self.equal(theirs, mine))
 
     def explained(self, exercise, error):
         """What an error of Python's usually means here; nothing where that is not known."""
-        words = self.meaning(type(error).__name__, str(error))
-        shapes = self.shapes.get(exercise) if error else None
+        shapes = self.shapes.get(exercise, {})
+        words = self.meaning(type(error).__name__, str(error), shapes, self.inside(exercise, error))
         if words and shapes and "shape" in words:
             words += " The text gives the shapes " + ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             words += self.came(exercise, error) + "."
@@ -63,7 +78,7 @@ class Feedback:
     @staticmethod
     def came(exercise, error):
         """The shapes with which the arguments really came, where the traceback still has them."""
-        frame, came = error.__traceback__, ""
+        frame, came = getattr(error, "__traceback__", None), ""
         while frame:
             if frame.tb_frame.f_code.co_name == exercise:
                 code = frame.tb_frame.f_code
@@ -73,30 +88,101 @@ class Feedback:
         return f"; here they came as {came}" if came else ""
 
     @staticmethod
-    def meaning(kind, message):
+    def inside(exercise, error):
+        """Was the error raised in the learner's function, not in what the check made of its result?"""
+        frame = getattr(error, "__traceback__", None)
+        while frame:
+            if frame.tb_frame.f_code.co_name == exercise:
+                return True
+            frame = frame.tb_next
+        return False
+
+    @staticmethod
+    def meaning(kind, message, shapes=None, inside=False):
         """What an error of this type and message usually means in these exercises ("" where that is not known)."""
+        ids = " Group ids are labels: they may be negative or huge. Give each label a small number of its own first."
+        column = " A number per answer, [N], meets numbers per token, [N, T], as a column: [N, 1]."
+        if shapes is not None:  # those of one exercise: what it has not is not spoken of
+            ids, column = ids if "group_ids" in shapes else "", column if "[N, T]" in shapes.values() else ""
+        fit = "Two tensors do not fit: compare their shapes axis by axis, from the right."
+        fractions = "Fractions are being written into a tensor of whole numbers. Make a new float tensor for them."
+        whole = "A tensor of whole numbers has no mean. Convert it to floats first; the caller's tensor stays as it is."
+        types = "Two tensors of different number types meet where torch wants one type: convert one of them."
+        index = "An index points outside: n entries have the indices 0 to n - 1." + ids
+        mask = "The mask may come as truth values, integers or floats. Make truth values of it before you choose by it."
+        given = "An argument that carries a gradient is being written to. Make a new tensor instead."
+        one = (
+            "Something that takes a single number met a tensor of several. For math.exp, float or round torch has its own, "
+            "element by element; or is a mean or a sum missing?"
+        )
+        unpacked = "A line of your function names another number of things on the left of = than come from the right. What comes?"
+        arguments = (
+            "A function is called with arguments that it does not take, or without one that it needs: help(...) tells which."
+            if inside
+            else "The function takes other arguments than the exercise says: compare the line with def."
+        )
         known = (
-            ("must match the size of tensor", "Two tensors do not fit: compare their shapes axis by axis, from the right. A number per answer, [N], meets numbers per token, [N, T], as a column: [N, 1]."),
-            ("shape mismatch", "Two tensors do not fit: compare their shapes axis by axis, from the right."),
-            ("does not require grad", "The result is cut off from the log-probs it was made of, so no gradient can flow. Look for detach(), .item(), .tolist(), torch.tensor(...) around a tensor, or no_grad() on the way."),
-            ("could not infer output dtype", "A tensor of whole numbers has no mean. Convert it to floats first; the caller's tensor stays as it is."),
-            ("mean(): input dtype", "A tensor of whole numbers has no mean. Convert it to floats first; the caller's tensor stays as it is."),
-            ("can't be cast to the desired output type", "Fractions are being written into a tensor of whole numbers. Make a new float tensor for them."),
-            ("out of range", "An index points outside. If it is a group id: ids are labels, they may be negative or huge. Give each label a small number of its own first."),
-            ("out of bounds", "An index points outside. If it is a group id: ids are labels, they may be negative or huge. Give each label a small number of its own first."),
-            ("leaf variable that requires grad", "An argument that carries a gradient is being written to. Make a new tensor instead."),
+            ("must match the size of tensor", fit + column),
+            ("shape mismatch", fit),
+            (
+                "does not require grad",
+                "The result is cut off from the log-probs it was made of, so no gradient can flow. Look for detach(), .item(), "
+                ".tolist(), torch.tensor(...) around a tensor, or no_grad() on the way.",
+            ),
+            ("could not infer output dtype", whole),
+            ("mean(): input dtype", whole),
+            ("can't be cast to the desired output type", fractions),
+            ("got Long for the destination", fractions),
+            ("got Int for the destination", fractions),
+            ("dtypes match", types),
+            ("same scalar type", types),
+            ("expected scalar type", types),
+            (
+                "Dimension out of range",
+                "The tensor has fewer dimensions here than the line takes for granted. (Indexing with a mask gives a flat tensor.)",
+            ),
+            ("out of range", index),
+            ("out of bounds", index),
+            ("llocat", "A tensor of an enormous size was asked for." + ids),  # allocate, Allocator
+            ("negative dimension", "A tensor of a negative size was asked for." + ids),
+            ("non-negative", "Numbers from 0 upwards were expected." + ids),
+            ("supports boolean masks", mask),
+            ("operator.invert", mask),
+            ("used as indices must be", mask),
+            (
+                "Boolean value of Tensor",
+                "Python's if, and, or, min and max want one truth value, and a tensor has many. "
+                "What does torch have that works element by element?",
+            ),
+            ("leaf variable that requires grad", given),
+            ("leaf Variable that requires grad", given),
             ("modified by an inplace operation", "A value that the gradient still needs was overwritten. Make a new tensor instead."),
-            ("is invalid for input of size", "The view does not fit: groups may differ in size, so no fixed table holds them."),
-            ("numpy() on tensor that requires grad", "numpy carries no gradient. Stay with torch on the way from the log-probs to the loss."),
-            ("only one element tensors", "One number was expected and several came: is a mean or a sum missing?"),
+            (
+                "is invalid for input of size",
+                "The view does not fit the number of entries." + (" Groups may differ in size: no fixed table holds them." if ids else ""),
+            ),
+            ("numpy() on tensor that requires grad", "numpy carries no gradient. Stay with torch from the log-probs to the loss."),
+            ("nly one element tensors", one),
+            ("cannot be converted to Scalar", one),
             ("grad can be implicitly created only for scalar", "The loss must be one number: is a mean or a sum missing?"),
-            ("not enough values to unpack", "The function returns fewer things than the exercise asks for."),
-            ("cannot unpack", "The function returns one thing where the exercise asks for several: is a return missing, or half of it?"),
-            ("missing", "The function takes other arguments than the exercise says: compare the line with def."),
-            ("unexpected keyword argument", "The function takes other arguments than the exercise says: compare the line with def."),
+            ("not enough values to unpack", unpacked if inside else "The function returns fewer things than the exercise asks for."),
+            ("too many values to unpack", unpacked if inside else "The function returns more things than the exercise asks for."),
+            (
+                "cannot unpack",
+                unpacked
+                if inside
+                else "The function returns one thing where the exercise asks for several: is a return missing, or half of it?",
+            ),
+            ("for ^", "In Python ^ is not a power. Two stars are: 2 ** 3."),
+            ("NoneType", "Something is None where a value is needed: does each function that is called end with a return?"),
+            ("missing", arguments),
+            ("unexpected keyword argument", arguments),
+            ("invalid combination of arguments", arguments),
         )
         if kind == "NameError":
             return "A name is used that is not defined here: run the cells above first, or look for a typing slip."
+        if kind == "UnboundLocalError":
+            return "A name is used before it has a value: which line, or which branch of an if, should have set it?"
         return next((words for part, words in known if part in message), "")
 
     def hint(self, exercise):
@@ -115,7 +201,7 @@ class Feedback:
 
     @staticmethod
     def equal(known, mine):
-        return known[0] == mine[0] and all(abs(a - b) <= 1e-4 * max(1.0, abs(a)) for a, b in zip(known[1:], mine[1:]))
+        return known[0] == mine[0] and all(abs(a - b) <= 1e-4 * max(1.0, abs(a)) for a, b in zip(known[1:], mine[1:], strict=False))
 
     @classmethod
     def fingerprint(cls, value):
@@ -150,9 +236,9 @@ class Feedback:
             while frame and frame.tb_next:
                 frame = frame.tb_next
             where = frame.tb_frame.f_code.co_name if frame else ""
-            return [
-                f"NotImplementedError: {where} is not written yet." if where.isidentifier() else "NotImplementedError: not written yet."
-            ]
+            if not where.isidentifier():
+                return ["NotImplementedError: not written yet."]
+            return [f"NotImplementedError: {where} is not written yet: line {frame.tb_lineno} of its cell is still open."]
         if self.check and isinstance(error, AssertionError) and str(error):
             return [f"\u2717 {error}"]
         return lines

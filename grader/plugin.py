@@ -18,7 +18,6 @@ from typing import Any
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
-from nbconvert.preprocessors import ClearMetadataPreprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbgrader.api import Gradebook, MissingEntry
@@ -52,9 +51,9 @@ def configure(c: Config) -> None:
     """Puts the judge into nbgrader's pipeline: what a class's nbgrader_config.py calls."""
     c.Autograde.exporter_class = HandInExporter
     c.Exporter.optimistic_validation = True  # once a notebook, not once a step
-    # CheckCellMetadata is left out: no metadata of a learner's gets past Rebuild.
+    # CheckCellMetadata and ClearMetadata are left out: no metadata of a learner's gets past Rebuild.
     c.Autograde.sanitize_preprocessors = [Rebuild, ClearOutput, DeduplicateIds, OverwriteKernelspec, OverwriteCells]
-    c.Autograde.autograde_preprocessors = [Judge, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties]
+    c.Autograde.autograde_preprocessors = [Judge, IgnorePattern, LimitOutput, SaveAutoGrades, AssignLatePenalties]
     c.CsvExportPlugin.to = "nbgrader-export.csv"  # not over the grades.csv of `grader grade`
     c.GenerateFeedback.exporter_class = FeedbackPage
     c.GenerateFeedback.preprocessors = [Marked, ClearHiddenTests]

@@ -300,7 +300,7 @@ got = gae_advantages(rewards, values, gamma=0.5, lam=1.0)
 assert is_vector(got, 3), f"expected a tensor of floats of shape [3], you returned {what_is(got)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
     f"integer rewards 0, -1, 3, gamma .5, lam 1: expected {shown(expected)}, you have {shown(got)}. "
-    "Which number type does the tensor have into which you write?"
+    "If the checks above pass: which number type does the tensor have into which you write?"
 )
 assert rewards.tolist() == [0, -1, 3], f"the rewards that came in were changed, to {shown(rewards)}"
 assert values.tolist() == [0.5, 0.25, 0.75, 0.25], f"the values that came in were changed, to {shown(values)}"
@@ -562,6 +562,9 @@ for trial in range(20):
             assert mine.abs().max() < 1e-5
         else:
             assert mine.max() - mine.min() > 0.5
+            for value in earned[which == label].unique():
+                alike = mine[earned[which == label] == value]
+                assert alike.max() - alike.min() < 1e-4, "equal rewards in a group, unequal advantages"
 ### END HIDDEN TESTS
 
 # %% check group_measured_in_stds points=1
@@ -589,6 +592,9 @@ for _ in range(20):
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
     answer = group_advantages(torch.tensor([v for _, v in rows]), torch.tensor([g for g, _ in rows]))
     torch.testing.assert_close(answer.double(), by_hand, atol=3e-5, rtol=0)
+rare = torch.tensor([0.0] * 121 + [1.0])  # one success among 122 answers: far out, and nobody cuts it off
+by_hand = torch.tensor([-1 / 11] * 121 + [11.0])
+torch.testing.assert_close(group_advantages(rare, torch.full((122,), -8)).float(), by_hand, atol=1e-3, rtol=0)
 ### END HIDDEN TESTS
 
 # %% check group_scale_and_level points=1
@@ -618,6 +624,9 @@ for trial in range(20):
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
     answer = group_advantages(torch.tensor([float(v) for _, v in rows]), torch.tensor([g for g, _ in rows]))
     torch.testing.assert_close(answer.double(), by_hand, atol=tolerance, rtol=0)
+pairs = torch.tensor([0.0, 1000.0, 2**-14, 1000 + 2**-7])  # exact in float32; a pair is -1 and 1 at any scale and level
+answer = group_advantages(pairs, torch.tensor([6, 2, 6, 2])).double()
+torch.testing.assert_close(answer, torch.tensor([-1.0, -1.0, 1.0, 1.0]).double(), atol=0.05, rtol=0)
 ### END HIDDEN TESTS
 
 # %% check group_ids_are_labels points=1
@@ -686,7 +695,7 @@ got = group_advantages(rewards, ids)
 assert is_vector(got, 6), f"expected a tensor of floats of shape [6], you returned {what_is(got)}"
 assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
     f"integer rewards 3, 3, 3, 1 and 1, 0: expected {shown(expected)}, you have {shown(got)}. "
-    "Which number type does the tensor have into which you write?"
+    "If the checks above pass: which number type does the tensor have into which you write?"
 )
 assert rewards.tolist() == [3, 1, 3, 0, 3, 1], f"the rewards that came in were changed, to {shown(rewards)}"
 ### BEGIN HIDDEN TESTS

@@ -9,11 +9,11 @@
 #
 # | | |
 # |---|---|
-# | Difficulty | middling: little code, several traps |
-# | Time | 90 minutes |
-# | You should know | notebooks 1 and 2: the group's advantages, the ratio, the clip |
-# | You will write | `kl_estimates`, `masked_mean`, `grpo_objective`, `adapt_beta` |
-# | Next | notebook 4: a model learns to think, with the code you have written |
+# | **Difficulty** | Medium: little code, several traps |
+# | **Time** | About 90 minutes |
+# | **You should know** | Notebooks 1 and 2: the group's advantages, the ratio, the clip |
+# | **You will write** | `kl_estimates`, `masked_mean`, `grpo_objective`, `adapt_beta` |
+# | **Next** | Notebook 4: a model learns to think, with the code you have written |
 
 # %% given setup
 import math
@@ -192,7 +192,7 @@ def numbers(x):
     """Any answer as short text, for the messages of the checks."""
     try:
         x = torch.as_tensor(x, dtype=torch.float64).detach()
-        return str([round(v, 4) for v in x.tolist()] if x.dim() == 1 else round(x.item(), 4) if x.dim() == 0 else x.tolist())
+        return "[" + ", ".join(numbers(row) for row in x) + "]" if x.dim() else f"{x.item() + 0.0:.5g}"
     except (TypeError, ValueError, RuntimeError):
         return repr(x)[:80]
 
@@ -588,13 +588,16 @@ def masked_mean(values, mask, dim=None):
 # %% check only_real_tokens_count points=1
 # The mean counts every real token once and no padding.
 values, mask = torch.tensor([[1.0, 2.0, 9.0], [3.0, 9.0, 9.0]]), torch.tensor([[True, True, False], [True, False, False]])
-got = masked_mean(values.clone(), mask.clone())
-assert isinstance(got, torch.Tensor) and got.shape == (), f"without dim, one number is expected (a tensor of no dimensions), and it is {numbers(got)}"
+given, given_mask = values.clone(), mask.clone()
+got = masked_mean(given, given_mask)
+assert isinstance(got, torch.Tensor) and got.shape == (), f"without dim, a tensor of no dimensions is expected (one number); what came is a {type(got).__name__}: {numbers(got)}"
 assert close(got, 2.0), f"the real values are 1, 2 and 3, so the mean is 2, not {numbers(got)}. What is in the sum, and what is it divided by?"
+assert torch.equal(given, values) and torch.equal(given_mask, mask), f"what came in was changed: values to {numbers(given)}, mask to {numbers(given_mask)}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 10)
 for kind in (torch.bool, torch.int64, torch.float32, torch.uint8):
     values, mask = 5 * torch.randn(4, 7, generator=draw), torch.rand(4, 7, generator=draw) < 0.6
+    values[:, 0] = 0.0  # a real token may be worth exactly 0
     real = [v for v, m in zip(values.flatten().tolist(), mask.flatten().tolist()) if m]
     given, given_mask = values.clone(), mask.to(kind)
     assert close(masked_mean(given, given_mask), sum(real) / len(real), 1e-5)
@@ -611,7 +614,7 @@ assert close(got[1], [1.5, 4.0]), f"along dim=1 the means of the two rows are 1.
 draw = torch.Generator().manual_seed(SEED + 11)
 values, mask = torch.randn(3, 4, 5, generator=draw), torch.rand(3, 4, 5, generator=draw) < 0.5
 mask |= torch.rand(3, 4, 5, generator=draw).argsort(-1) == 0  # a real one in every line along the last dimension
-for dim in (0, 1, 2, -1):
+for dim in (0, 1, 2, -1, -2, -3):
     expected = []
     for line, keep in zip(values.movedim(dim, -1).reshape(-1, values.shape[dim]).tolist(), mask.movedim(dim, -1).reshape(-1, values.shape[dim]).tolist()):
         real = [v for v, k in zip(line, keep) if k]
@@ -907,8 +910,8 @@ assert close(got, 0.4812, 1e-4), (
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)
-for clip in (0.15, 0.2, 0.25):
-    batch = random_batch(draw) | {"mask": torch.ones(5, 6)}
+for clip, t in ((0.15, 6), (0.2, 1), (0.25, 6)):
+    batch = random_batch(draw, 5, t) | {"mask": torch.ones(5, t)}
     expected = []
     for new, old, a in zip(batch["log_probs_new"].tolist(), batch["log_probs_old"].tolist(), batch["advantages"].tolist()):
         for x, y in zip(new, old):
@@ -917,9 +920,9 @@ for clip in (0.15, 0.2, 0.25):
     given = {name: x.clone() for name, x in batch.items()}
     assert close(grpo_objective(**given, clip_range=clip, beta=0.0)[0], sum(expected) / len(expected), 1e-5)
     assert all(torch.equal(given[name], batch[name]) for name in batch), "what came in was changed"
-far = {"log_probs_new": torch.tensor([[-110.0, -0.5]]), "log_probs_old": torch.tensor([[-110.5, -0.25]]), "ref_log_probs": torch.tensor([[-110.0, -0.5]])}
-loss = grpo_objective(**far, advantages=torch.tensor([-1.0]), mask=torch.ones(1, 2, dtype=torch.int64), beta=0.0)[0]
-assert close(loss, (math.exp(0.5) + 0.8) / 2, 1e-5)  # a token of probability e^-110 has a ratio too
+new, old = torch.tensor([[-110.0, -0.5, -0.5]]), torch.tensor([[-110.5, -0.25, -2.5]])
+loss = grpo_objective(new, old, new.clone(), torch.tensor([-8.0]), torch.ones(1, 3, dtype=torch.int64), beta=0.0)[0]
+assert close(loss / 8, (math.exp(0.5) + 0.8 + math.exp(2)) / 3, 1e-5)  # a token of probability e^-110 has a ratio too
 ### END HIDDEN TESTS
 
 # %% check dead_group_feels_the_kl points=2
@@ -939,6 +942,8 @@ for beta in (0.04, 0.3, 2.0):
         k3.append(math.exp(y) / math.exp(x) - 1 - y + x)
     assert close(grpo_objective(**batch, beta=beta)[0], beta * sum(k3) / len(k3), 2e-5)
     assert close(grpo_objective(**batch)[0], 0.04 * sum(k3) / len(k3), 2e-5)
+    far = batch | {"ref_log_probs": batch["log_probs_new"] + 3.5}
+    assert close(grpo_objective(**far)[0], 0.04 * (math.exp(3.5) - 4.5), 1e-4)  # however far it has drifted
 ### END HIDDEN TESTS
 
 # %% check gradient_of_both_parts points=2
@@ -1120,9 +1125,10 @@ assert close(got, 0.2, 1e-5), (
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 27)
-for clip in (0.15, 0.2, 0.25, 0.5):
+for clip in (0.15, 0.2, 0.25, 0.33, 0.5):
     batch = random_batch(draw, 8, 6)
-    batch["advantages"][3] = 0.0
+    batch["advantages"][3], batch["mask"][3, :2] = 0.0, True  # a dead response far out on both sides: nothing to take away
+    batch["log_probs_old"][3, :2] = batch["log_probs_new"][3, :2] + torch.tensor([1.0, -1.0])
     count = total = 0
     for new, old, _, a, keep in zip(*(batch[name].tolist() for name in batch)):
         for x, y, m in zip(new, old, keep):

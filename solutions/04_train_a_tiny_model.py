@@ -1458,10 +1458,10 @@ def series(history, key):
 
 
 def draw_run(axes, history):
-    """Nine curves of a run in six pictures."""
+    """Ten curves of a run in eight pictures."""
     pictures = [
-        ("accuracy", ("greedy", "sampled")), ("share of answers", ("thinks", "format")), ("share of dead groups", ("dead",)),
-        ("KL to the reference (nats per token)", ("kl",)), ("share of clipped tokens", ("clip_fraction",)), ("tokens; nats per token", ("length", "entropy")),
+        ("accuracy", ("greedy", "sampled")), ("reward, mean of the batch", ("reward",)), ("share of answers", ("thinks", "format")), ("share of dead groups", ("dead",)),
+        ("KL (nats per token)", ("kl",)), ("share of clipped tokens", ("clip_fraction",)), ("entropy (nats per token)", ("entropy",)), ("length (tokens)", ("length",)),
     ]
     for ax, (title, keys) in zip(axes.flat, pictures):
         ax.clear()
@@ -1479,7 +1479,7 @@ class Live:
     def __init__(self, title, steps, plot):
         self.title, self.steps, self.text, self.picture = title, steps, None, None
         if plot:
-            self.figure, self.axes = plt.subplots(2, 3, figsize=(10, 4.6))
+            self.figure, self.axes = plt.subplots(2, 4, figsize=(12, 4.6))
             plt.close(self.figure)  # shown by hand, not a second time by itself
         self.plot = plot
 
@@ -1545,7 +1545,7 @@ def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, u
             metrics = {name: float(value) for name, value in metrics.items()}
             row = {"step": step, "seconds": time.process_time() - began, "reward": rewards.mean().item(), "beta": beta, **metrics}
             if target_kl:
-                beta = adapt_beta(beta, metrics["kl"], target_kl)
+                beta = adapt_beta(beta, metrics["kl"], target_kl, rate=0.3)
             groups = rewards.view(prompts, answers)
             row["sampled"] = solved(tokens).float().mean().item()
             row["thinks"] = (written[:, 0] == THINK).float().mean().item()
@@ -1577,7 +1577,7 @@ if run["device"] == "cuda":
     torch.cuda.reset_peak_memory_stats()
 history = train(policy, "the run", run["steps"], plot=True)
 if not IN_NOTEBOOK:
-    draw_run(plt.subplots(2, 3, figsize=(10, 4.6))[1], history)
+    draw_run(plt.subplots(2, 4, figsize=(12, 4.6))[1], history)
     plt.show()
 if run["device"] == "cuda":
     print(f"peak memory on the GPU: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
@@ -1586,7 +1586,15 @@ for name, model in (("before", base), ("after", policy)):
     print(f"{name:7} greedy: right {greedy['accuracy']:.3f}, thinks {greedy['thinks']:.3f}   sampled: right {sampled['accuracy']:.3f}, thinks {sampled['thinks']:.3f}")
 
 # %% [markdown]
-# THE_RUN_TEXT
+# **What to see.** The sampled curve climbs smoothly; the greedy one stays at about .14 for ten steps and is at 1.00 five steps later, when the
+# most likely first token has become `<think>`. In 50 steps the share of answers that think goes from .06 to .99, and held-out greedy accuracy on
+# prompts that nobody looked at from about .14 to 1.00. The KL rises to about .2 nats per token and stays: to think *is* to be far
+# from a reference that does not. Clipping is rare (under half a percent of the tokens) and acts while the policy moves, never in a first inner epoch. And the
+# dead groups come back at the end, for the best of reasons: all eight answers are right.
+#
+# Other seeds differ a little: the benchmark of this course runs twenty that were never used for choosing the settings.
+#
+# You can stop a run with the stop button (or Ctrl-C); the curves so far are kept in `history`.
 
 # %% show gallery_after
 gallery(policy, VERDICT[[7, 77, 177]].to(run["device"]))
@@ -1601,13 +1609,16 @@ gallery(policy, VERDICT[[7, 77, 177]].to(run["device"]))
 # They are short runs of 30 steps on one seed; trust large differences only.
 
 # %% show usual
-def compare(runs, keys, titles=None):
+TITLES = {"greedy": "greedy accuracy", "sampled": "sampled accuracy", "thinks": "share that thinks", "kl": "KL (nats per token)", "clip_fraction": "share of clipped tokens", "dead": "share of dead groups", "length": "tokens per answer"}
+
+
+def compare(runs, keys, titles={}):
     """The same entries of several diaries, side by side."""
     fig, axes = plt.subplots(1, len(keys), figsize=(3.4 * len(keys), 2.8), squeeze=False)
     for ax, key in zip(axes[0], keys):
         for name, diary in runs.items():
             ax.plot(*series(diary, key), label=name)
-        ax.set(xlabel="RL step", title=(titles or {}).get(key, key))
+        ax.set(xlabel="RL step", title=(TITLES | titles).get(key, key))
     axes[0][-1].legend(fontsize=8, frameon=False)
     plt.show()
 
@@ -1668,7 +1679,10 @@ for name, diary, weights, activations in (("GRPO", usual, 5 * one, actor_keeps),
     print(f"{name:6}  {last(diary, 'greedy'):.3f}   {last(diary, 'sampled'):.3f}    {sum(r['seconds'] for r in diary):4.1f}    {weights:5.2f} MiB                  {activations:5.1f} MiB")
 
 # %% [markdown]
-# PPO_TEXT
+# About the same curve, step for step. The critic doubles the seconds (here your loop over tokens in `gae_advantages` has a share in
+# that) and nearly doubles the memory: 3.5 against 2.0 MiB of weights, gradients and Adam's state (GRPO: policy four times and the frozen reference
+# once; PPO: a trained critic on top), and about 38 against 19 MiB of activations. On this task the two learn equally well, and GRPO is cheaper. No more
+# follows from it: where credit must be given to single steps of long episodes, a critic can do what a group cannot.
 
 # %% [markdown]
 # ## Many groups or large groups?
@@ -1681,11 +1695,13 @@ for name, diary, weights, activations in (("GRPO", usual, 5 * one, actor_keeps),
 total = run["prompts"] * run["answers"]
 sizes = {f"G = {g}": train(copy.deepcopy(base), f"G = {g}", prompts=total // g, answers=g) for g in (2, 32)}
 sizes = {"G = 2": sizes["G = 2"], f"G = {run['answers']}": usual, "G = 32": sizes["G = 32"]}
-compare(sizes, ("dead", "sampled", "greedy"), {"dead": "share of dead groups"})
+compare(sizes, ("dead", "sampled", "greedy"))
 print({name: f"dead at the first step {diary[0]['dead']:.2f}" for name, diary in sizes.items()})
 
 # %% [markdown]
-# SIZES_TEXT
+# At the first step .73 of the pairs are dead, .38 of the groups of eight and none of the groups of 32, much as
+# $p^G + (1-p)^G$ says for p around .14. And yet the three learn at the same pace. Pairs that do differ speak very clearly, and there are 64 of them; four large groups always
+# speak, about four prompts. What counts here is the number of samples. Dead groups hurt when *nearly all* are dead: with p at .01, pairs would be silent 98 times in 100.
 
 # %% [markdown]
 # ## The order of tuning: beta first
@@ -1699,7 +1715,9 @@ betas = {"beta 0": train(copy.deepcopy(base), "beta = 0", beta=0.0), "beta .04":
 compare(betas, ("greedy", "thinks", "kl"))
 
 # %% [markdown]
-# BETAS_TEXT
+# At 0 and at .04 nothing differs that you could see: a run this short has no time to run away, so .04 costs nothing and is a rope for longer runs.
+# At 1 the rope is too short. The policy gets to about half thinking, greedy accuracy jumps up when the share of thinking crosses one half and falls back to .18 when it sinks
+# below: the loss prefers the middle between reward and reference. Note how a greedy curve turns a small change of the policy into a large one.
 
 # %% [markdown]
 # ## Then epsilon
@@ -1713,7 +1731,9 @@ epsilons = {f"clip {e}": train(copy.deepcopy(base), f"clip range {e}", clip_rang
 compare(epsilons, ("greedy", "clip_fraction", "kl"))
 
 # %% [markdown]
-# EPSILONS_TEXT
+# At .02 up to a quarter of the tokens is clipped, and the switch to thinking comes five steps later; the KL grows more slowly. At .2 a few percent are clipped while the policy
+# moves, and with 10 nothing ever is. Even then this short run is fine: four inner epochs at this learning rate do not go far. Clipping is a brake, not a wall
+# and not an engine. The order, then: epsilon at .2, beta up until the policy still moves and the KL does not explode, and epsilon last.
 
 # %% [markdown]
 # ## Three ways to fail that you will recognise
@@ -1742,7 +1762,9 @@ failures = {
 compare(failures, ("greedy", "sampled", "kl"))
 
 # %% [markdown]
-# FAILURES_TEXT
+# The high rate learns to think within four steps and then breaks: the KL leaps to 7 nats per token, and the policy never recovers (.31 at the end). The wrong
+# sign is at .00 within ten steps; it learnt perfectly what it was told. Misaligned rewards are the treacherous ones: nothing explodes, the KL stays small, and
+# accuracy drifts down to .10, as if the task were too hard. A batch of two groups and a unit test find it in a millisecond.
 
 # %% [markdown]
 # ## What accuracy does not show
@@ -1773,7 +1795,9 @@ finally:
 compare(silent, ("greedy", "sampled", "thinks"))
 
 # %% [markdown]
-# SILENT_TEXT
+# None of them. All four curves lie on top of each other, to within the noise of the samples. On this task any signal that is larger for right answers will do, so a
+# run that works proves very little about its advantages. This is why notebook 1 had checks: **these bugs are seen by a unit test or not at all**, until the
+# day when prompts differ in difficulty and the bias they bring decides. The same goes for a forgotten `zero_grad` and for clip-higher: this run hardly notices.
 
 # %% [markdown]
 # ## A verifier that can be fooled
@@ -1800,7 +1824,8 @@ compare({"lenient reward": hacked}, ("reward", "sampled", "thinks"), {"reward": 
 gallery(fooled, VERDICT[[7]].to(run["device"]))
 
 # %% [markdown]
-# HACKED_TEXT
+# The reward goes up, from .72 to over .8. The truth falls from .97 to about .12, and thinking disappears: a hasty guess lands within 4 of the truth nearly always
+# and is ten tokens shorter. Nothing in the curve of the reward gives it away. What does: the judge that is not paid from the same purse, the share that thinks, and one look at samples.
 #
 # What to keep of every run with verifiable rewards, so that you can see this afterwards: the verifier's version, the reward's components one by
 # one, an independent evaluation, and failed samples as text. And what to ask of a verifier:
@@ -1841,7 +1866,8 @@ cache = tokens[:, PROMPT:].numel() * 4
 print(f"the cache holds {cache / 1024:.1f} KiB")
 
 # %% [markdown]
-# CACHE_TEXT
+# About 15 percent of an update with two inner epochs and about 25 with four, for a cache of 7 KiB (one float per token). The old log-probabilities are cheaper still: before the first
+# update they are the new ones, detached. Recomputing them later would not be slower only; it would be wrong.
 
 # %% [markdown]
 # ## Beta on a leash of its own
@@ -1882,7 +1908,7 @@ components = {
     "added up": train(copy.deepcopy(base), "added up", reward=short_and_right),
     "one by one": train(copy.deepcopy(base), "one by one", reward=short_and_right, tamper=one_by_one),
 }
-compare({"accuracy only": usual, **components}, ("sampled", "length", "dead"), {"length": "tokens per answer", "dead": "share of dead groups"})
+compare({"accuracy only": usual, **components}, ("sampled", "length", "dead"))
 
 # %% [markdown]
 # COMPONENTS_TEXT

@@ -3,6 +3,8 @@
 One difference is meant: the judge also fails a function that changes its arguments, where no check looks.
 """
 
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -37,13 +39,33 @@ def cheat(notebook: Notebook, exercise: str, body: str) -> str:
     return f"import torch\n{key}\n_key = {exercise}\n{EACH}\ndef {exercise}(*args, _key=_key, **kwargs):\n    {body}\n"
 
 
-def hand_ins(notebook: Notebook) -> list[dict[str, tuple[str, str]]]:
-    """Exercise -> (name, source), of as few hand-ins as hold every version of every exercise."""
-    columns = []
+def hand_ins(notebook: Notebook) -> Iterator[dict[str, tuple[str, str]]]:
+    """Exercise -> (name, source), of few hand-ins that hold every version of every exercise.
+
+    Exercises of which one calls another are not put into one hand-in: what one got wrong may never end in the other.
+    """
+    columns = {}
     for cell in notebook.of_kind("solution"):
         column = [("key", cell.source), *((name, cheat(notebook, cell.name, body)) for name, body in CHEATS.items())]
-        columns.append([(cell.name, v) for v in column + [(v.name, v.source) for v in versions(notebook.name) if v.exercise == cell.name]])
-    return [dict(filter(None, row)) for row in zip_longest(*columns)]
+        columns[cell.name] = column + [(v.name, v.source) for v in versions(notebook.name) if v.exercise == cell.name]
+    texts = {exercise: "\n".join(source for _, source in column) for exercise, column in columns.items()}
+    texts |= {cell.name: cell.source for cell in notebook.of_kind("scenario")}
+    strangers: list[list[str]] = []
+    for exercise in columns:
+        for group in strangers:
+            if not any(_meet(texts.values(), exercise, other) for other in group):
+                group.append(exercise)
+                break
+        else:
+            strangers.append([exercise])
+    for group in strangers:
+        for row in zip_longest(*([(exercise, version) for version in columns[exercise]] for exercise in group)):
+            yield dict(filter(None, row))
+
+
+def _meet(texts: Iterable[str], one: str, other: str) -> bool:
+    """Whether a text speaks of both: one that calls the other, or a third that calls both."""
+    return any(re.search(rf"\b{one}\b", text) and re.search(rf"\b{other}\b", text) for text in texts)
 
 
 def in_a_notebook(notebook: Notebook, sources: dict[str, str]) -> dict[str, tuple[bool, str]]:

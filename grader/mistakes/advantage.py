@@ -269,6 +269,20 @@ def gae_lambda_average(rewards, values, gamma=0.99, lam=0.95):
 
 
 @mistake("gae_advantages")
+def gae_own_surprise_left_out(rewards, values, gamma=0.99, lam=0.95):
+    """Each step got the sum of the surprises after it, without its own.
+
+    Hint: Two lines of the loop stand in the wrong order. What should the sum hold when it is written down for a step?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        advantages[t] = running
+        running = surprises[t] + gamma * lam * running
+    return advantages
+
+
+@mistake("gae_advantages")
 def gae_last_step_forgotten(rewards, values, gamma=0.99, lam=0.95):
     """The loop left out the last step, whose advantage stayed 0.
 
@@ -844,6 +858,19 @@ def tie_residue(rewards, group_ids, eps=1e-6):
 
 
 @mistake("group_advantages")
+def tie_residue_eps_added(rewards, group_ids, eps=1e-6):
+    """Worked in float32 with eps added to the std, which leaves a residue of equal rewards.
+
+    Hint: What is the mean of six times .9 in float32? Make the sum exact, or ask whether anything differs at all.
+    """
+    r, out = rewards.float(), torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        out[mine] = (r[mine] - r[mine].mean()) / (r[mine].std(unbiased=False) + eps)
+    return out
+
+
+@mistake("group_advantages")
 def tie_residue_tiny_eps(rewards, group_ids, eps=1e-6):
     """Worked in float32 with an eps of 1e-8, so that the residue of equal rewards became a full-grown advantage.
 
@@ -1205,6 +1232,15 @@ def dead_pairs(p, group_size):
 
 
 @mistake("dead_group_probability")
+def dead_group_of_two(p, group_size):
+    """The probability is that for a group of two, whatever group_size says.
+
+    Hint: Where in your formula does group_size stand?
+    """
+    return p**2 + (1 - p) ** 2
+
+
+@mistake("dead_group_probability")
 def dead_twice(p, group_size):
     """The probability of one end was doubled.
 
@@ -1389,6 +1425,17 @@ def size_by_one_logarithm(p, target):
     if p in (0, 1):
         return None
     return max(2, math.ceil(math.log(target) / math.log(max(p, 1 - p)) - 1e-9))
+
+
+@mistake("smallest_group_size")
+def size_by_one_logarithm_alone(p, target):
+    """Only the likelier of the two ends was counted, so that a logarithm gives the size, down to a group of one.
+
+    Hint: At p = .5 the other end counts as much. What is the probability that a group of one is dead?
+    """
+    if p in (0, 1):
+        return None
+    return math.ceil(math.log(target) / math.log(max(p, 1 - p)) - 1e-9)
 
 
 @mistake("smallest_group_size")

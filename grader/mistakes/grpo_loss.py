@@ -362,6 +362,19 @@ def tie_residue(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2
 
 
 @mistake("compute_grpo_loss")
+def tie_residue_eps_added(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """All was counted in float32, with eps added to the std, so that equal rewards left a rounding residue.
+
+    Hint: 0.9 minus the float32 mean of six 0.9 is not 0. In which precision would it be (nearly) so?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].float()
+        advantages[group_ids == g] = (r - r.mean()) / (r.std(unbiased=False) + eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
 def tiny_eps_added(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """A tiny constant (1e-8) was added to a float32 std, which leaves the rounding residue of equal rewards as large as a signal.
 

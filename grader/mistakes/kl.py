@@ -24,7 +24,7 @@ def minus_k1(log_probs, ref_log_probs):
 def k3_inverted(log_probs, ref_log_probs):
     """The ratio inside k3 stands upside down: policy over reference.
 
-    Hint: work k3 out by hand for a log-ratio of -1 (0.718) and of +1 (0.368). Which of the two does yours give for which?
+    Hint: Work k3 out by hand for a log-ratio of -1 (0.718) and of +1 (0.368). Which of the two does yours give for which?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2 / 2, log_ratio.exp() - 1 - log_ratio
@@ -34,7 +34,7 @@ def k3_inverted(log_probs, ref_log_probs):
 def models_swapped(log_probs, ref_log_probs):
     """Policy and reference changed places in all three.
 
-    Hint: the tokens were sampled from the policy. Which of the two log-probs has to come first in the difference?
+    Hint: The tokens were sampled from the policy. Which of the two log-probs has to come first in the difference?
     """
     log_ratio = ref_log_probs - log_probs
     return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio
@@ -54,7 +54,7 @@ def k3_wrong_sign_inside(log_probs, ref_log_probs):
 def k3_without_minus_one(log_probs, ref_log_probs):
     """k3 lacks its -1.
 
-    Hint: two equal models have a KL of 0. What does yours say for them?
+    Hint: Two equal models have a KL of 0. What does yours say for them?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) + log_ratio
@@ -64,7 +64,7 @@ def k3_without_minus_one(log_probs, ref_log_probs):
 def k2_without_half(log_probs, ref_log_probs):
     """k2 lacks its half.
 
-    Hint: the second-order term of a Taylor series comes with a factor.
+    Hint: The second-order term of a Taylor series comes with a factor.
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2, torch.expm1(-log_ratio) + log_ratio
@@ -84,7 +84,7 @@ def k2_for_k3(log_probs, ref_log_probs):
 def options_fall_through(log_probs, ref_log_probs):
     """All three came out as k3: an `if` where an `elif` was meant.
 
-    Hint: follow one name through the branches. Which branch is the last to write to it?
+    Hint: Follow one name through the branches. Which branch is the last to write to it?
     """
     log_ratio = log_probs - ref_log_probs
     out = []
@@ -102,7 +102,7 @@ def options_fall_through(log_probs, ref_log_probs):
 def order_reversed(log_probs, ref_log_probs):
     """The three came back in another order.
 
-    Hint: the order is that of their names.
+    Hint: The order is that of their names.
     """
     log_ratio = log_probs - ref_log_probs
     return torch.expm1(-log_ratio) + log_ratio, log_ratio**2 / 2, log_ratio
@@ -112,7 +112,7 @@ def order_reversed(log_probs, ref_log_probs):
 def absolute_k1(log_probs, ref_log_probs):
     """k1 was made positive with abs().
 
-    Hint: single samples of k1 may be negative; only their average may not. What does abs() do to that average?
+    Hint: Single samples of k1 may be negative; only their average may not. What does abs() do to that average?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio.abs(), log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
@@ -122,7 +122,7 @@ def absolute_k1(log_probs, ref_log_probs):
 def clamped_k1(log_probs, ref_log_probs):
     """k1 was cut off at 0.
 
-    Hint: single samples of k1 may be negative; only their average may not. What does cutting do to that average?
+    Hint: Single samples of k1 may be negative; only their average may not. What does cutting do to that average?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio.clamp_min(0), log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
@@ -132,7 +132,7 @@ def clamped_k1(log_probs, ref_log_probs):
 def weighted_by_probability(log_probs, ref_log_probs):
     """Every sample was multiplied by its probability, as in the sum over the whole vocabulary.
 
-    Hint: a token of probability p is already sampled with probability p. How often is it weighted now?
+    Hint: A token of probability p is already sampled with probability p. How often is it weighted now?
     """
     p, log_ratio = log_probs.exp(), log_probs - ref_log_probs
     return p * log_ratio, p * log_ratio**2 / 2, p * (torch.exp(-log_ratio) - 1 + log_ratio)
@@ -142,7 +142,7 @@ def weighted_by_probability(log_probs, ref_log_probs):
 def log_of_log(log_probs, ref_log_probs):
     """The log-probs were divided and a log was taken again, as if they were probabilities.
 
-    Hint: what comes in are logarithms already. How does a ratio look in logarithms?
+    Hint: What comes in are logarithms already. How does a ratio look in logarithms?
     """
     log_ratio = torch.log(log_probs / ref_log_probs)
     return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio
@@ -152,7 +152,7 @@ def log_of_log(log_probs, ref_log_probs):
 def averaged(log_probs, ref_log_probs):
     """The estimates came back as averages, not one per sample.
 
-    Hint: which shape does the text promise? Averaging comes later, with the mask.
+    Hint: Which shape does the text promise? Averaging comes later, with the mask.
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio.mean(), (log_ratio**2 / 2).mean(), (torch.expm1(-log_ratio) + log_ratio).mean()
@@ -162,7 +162,7 @@ def averaged(log_probs, ref_log_probs):
 def no_gradient(log_probs, ref_log_probs):
     """The values are right, but nothing flows back to the policy.
 
-    Hint: a penalty that carries no gradient is only a number in a log. Where was the graph cut?
+    Hint: A penalty that carries no gradient is only a number in a log. Where was the graph cut?
     """
     with torch.no_grad():
         log_ratio = log_probs - ref_log_probs
@@ -173,7 +173,7 @@ def no_gradient(log_probs, ref_log_probs):
 def half_of_k3_detached(log_probs, ref_log_probs):
     """The exponential in k3 carries no gradient, the linear term does.
 
-    Hint: where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
+    Hint: Where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio).detach() - 1 + log_ratio
@@ -183,7 +183,7 @@ def half_of_k3_detached(log_probs, ref_log_probs):
 def linear_part_detached(log_probs, ref_log_probs):
     """The linear term in k3 carries no gradient, the exponential does.
 
-    Hint: where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
+    Hint: Where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio.detach()
@@ -193,7 +193,7 @@ def linear_part_detached(log_probs, ref_log_probs):
 def float32_inside(log_probs, ref_log_probs):
     """float64 came in, and the work was done in float32.
 
-    Hint: seven digits are few when two numbers near -5000 are subtracted.
+    Hint: Seven digits are few when two numbers near -5000 are subtracted.
     """
     log_ratio = log_probs.float() - ref_log_probs.float()
     return log_ratio, log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
@@ -203,7 +203,7 @@ def float32_inside(log_probs, ref_log_probs):
 def inputs_changed_kl(log_probs, ref_log_probs):
     """The caller's log-probs were overwritten.
 
-    Hint: an operator with `=` in it, or a method that ends in `_`, writes into the tensor that was handed over.
+    Hint: An operator with `=` in it, or a method that ends in `_`, writes into the tensor that was handed over.
     """
     log_probs -= ref_log_probs
     return log_probs + 0, log_probs**2 / 2, torch.expm1(-log_probs) + log_probs
@@ -270,7 +270,7 @@ def stacked(log_probs, ref_log_probs):
 def unmasked_mean(values, mask, dim=None):
     """The padding was averaged with the rest.
 
-    Hint: what does the mask do in your function?
+    Hint: What does the mask do in your function?
     """
     return values.mean() if dim is None else values.mean(dim)
 
@@ -279,7 +279,7 @@ def unmasked_mean(values, mask, dim=None):
 def divided_by_everything(values, mask, dim=None):
     """The padding was left out of the sum but counted in the division.
 
-    Hint: three real tokens in a row of ten. What do you divide by?
+    Hint: Three real tokens in a row of ten. What do you divide by?
     """
     real = torch.where(mask.bool(), values, torch.zeros_like(values))
     return real.mean() if dim is None else real.mean(dim)
@@ -289,7 +289,7 @@ def divided_by_everything(values, mask, dim=None):
 def sum_for_mean(values, mask, dim=None):
     """The real tokens were summed, not averaged.
 
-    Hint: a mean is a sum divided by something.
+    Hint: A mean is a sum divided by something.
     """
     real = values.masked_fill(~mask.bool(), 0.0)
     return real.sum() if dim is None else real.sum(dim)
@@ -311,7 +311,7 @@ def multiplied_by_the_mask(values, mask, dim=None):
 def zero_over_zero(values, mask, dim=None):
     """Where nothing is real, 0 was divided by 0.
 
-    Hint: what is the smallest number that you ever want to divide by?
+    Hint: What is the smallest number that you ever want to divide by?
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -322,7 +322,7 @@ def zero_over_zero(values, mask, dim=None):
 def mean_of_means(values, mask, dim=None):
     """Without dim, the means of the rows were averaged, so that tokens of short rows weigh more.
 
-    Hint: every real token counts once. In which of your divisions does the length of its row come in?
+    Hint: Every real token counts once. In which of your divisions does the length of its row come in?
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -335,7 +335,7 @@ def mean_of_means(values, mask, dim=None):
 def dim_ignored(values, mask, dim=None):
     """One mean over everything, whatever dim says.
 
-    Hint: what does your function do with its third argument?
+    Hint: What does your function do with its third argument?
     """
     mask = mask.bool()
     return values.masked_fill(~mask, 0.0).sum() / mask.sum().clamp_min(1)
@@ -345,7 +345,7 @@ def dim_ignored(values, mask, dim=None):
 def always_the_last_dim(values, mask, dim=None):
     """The mean was taken along the last dimension, whatever dim says.
 
-    Hint: try a mean along dim=0 of a table with two rows and three columns. How many numbers should come out?
+    Hint: Try a mean along dim=0 of a table with two rows and three columns. How many numbers should come out?
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -356,7 +356,7 @@ def always_the_last_dim(values, mask, dim=None):
 def dim_zero_is_false(values, mask, dim=None):
     """dim=0 was taken for no dim at all.
 
-    Hint: in Python, `if dim:` is not the same question as `if dim is not None:`.
+    Hint: In Python, `if dim:` is not the same question as `if dim is not None:`.
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -367,7 +367,7 @@ def dim_zero_is_false(values, mask, dim=None):
 def dimension_kept(values, mask, dim=None):
     """The dimension stayed, with size 1.
 
-    Hint: the text promises a tensor without the dimension dim.
+    Hint: The text promises a tensor without the dimension dim.
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -380,7 +380,7 @@ def dimension_kept(values, mask, dim=None):
 def divided_by_the_longest(values, mask, dim=None):
     """Every row was divided by the length of the longest.
 
-    Hint: whose tokens are in this sum? Divide by their number.
+    Hint: Whose tokens are in this sum? Divide by their number.
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -404,7 +404,7 @@ def mask_inverted(values, mask, dim=None):
 def tilde_on_integers(values, mask, dim=None):
     """The mask was used as it came: with integers, `~` does not mean "not".
 
-    Hint: what is ~1 in Python? Make the mask a bool first.
+    Hint: What is ~1 in Python? Make the mask a bool first.
     """
     real = values.masked_fill((~mask).bool(), 0.0) if mask.dtype != torch.float32 else values.masked_fill(mask == 0, 0.0)
     return real.sum() / mask.sum().clamp_min(1) if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(1)
@@ -427,7 +427,7 @@ def indexed_by_integers(values, mask, dim=None):
 def no_gradient_mean(values, mask, dim=None):
     """The mean carries no gradient.
 
-    Hint: where does your function leave the graph: detach(), no_grad(), item(), or numpy?
+    Hint: Where does your function leave the graph: detach(), no_grad(), item(), or numpy?
     """
     values, mask = values.detach(), mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -438,7 +438,7 @@ def no_gradient_mean(values, mask, dim=None):
 def inputs_changed_mean(values, mask, dim=None):
     """The padding was overwritten in the caller's own tensor.
 
-    Hint: a method that ends in `_`, or an assignment to `values[...]`, writes into what was handed over.
+    Hint: A method that ends in `_`, or an assignment to `values[...]`, writes into what was handed over.
     """
     mask = mask.bool()
     values.masked_fill_(~mask, 0.0)
@@ -449,7 +449,7 @@ def inputs_changed_mean(values, mask, dim=None):
 def only_nan_is_padding(values, mask, dim=None):
     """Only NaN and infinity were thrown out; finite padding stayed.
 
-    Hint: only the mask knows what is padding; the values do not.
+    Hint: Only the mask knows what is padding; the values do not.
     """
     keep = torch.isfinite(values)
     real = values.masked_fill(~keep, 0.0)
@@ -555,7 +555,7 @@ def watched(surrogate, k3, ratio, advantages, mask, clip_range):
 def no_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The surrogate lacks its minus: downhill now leads to worse answers.
 
-    Hint: a good answer (A > 0) should become likelier when the loss goes down. Follow the signs.
+    Hint: A good answer (A > 0) should become likelier when the loss goes down. Follow the signs.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -568,7 +568,7 @@ def no_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip
 def double_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The surrogate was negated twice: inside the minimum and in front of it.
 
-    Hint: count the minus signs between the advantage and the loss.
+    Hint: Count the minus signs between the advantage and the loss.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -594,7 +594,7 @@ def max_for_min(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, c
 def clip_ratio_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The smaller of the two ratios was taken, and the advantage multiplied afterwards.
 
-    Hint: the minimum compares surrogates, not ratios. Try A = -1 with a ratio of 1.5.
+    Hint: The minimum compares surrogates, not ratios. Try A = -1 with a ratio of 1.5.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -607,7 +607,7 @@ def clip_ratio_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mas
 def no_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Nothing was clipped.
 
-    Hint: where does clip_range come in?
+    Hint: Where does clip_range come in?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -620,7 +620,7 @@ def no_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_
 def clip_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Only the clipped surrogate was used; the unclipped one never gets a say.
 
-    Hint: a bad answer that has become likelier (A < 0, ratio 1.5) must still be pushed down.
+    Hint: A bad answer that has become likelier (A < 0, ratio 1.5) must still be pushed down.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -646,7 +646,7 @@ def clip_of_log_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 def clip_range_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The clip is always 0.2, whatever clip_range says.
 
-    Hint: look for a number in your function that is also the name of an argument.
+    Hint: Look for a number in your function that is also the name of an argument.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -659,7 +659,7 @@ def clip_range_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def ratio_is_one(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The old log-probs were replaced by today's, so that the ratio is always 1.
 
-    Hint: from the second inner step on, old and new differ. Where do the old ones go in?
+    Hint: From the second inner step on, old and new differ. Where do the old ones go in?
     """
     new, ref = cleaned(mask, log_probs_new, ref_log_probs)
     ratio = torch.exp(new - new.detach())
@@ -672,7 +672,7 @@ def ratio_is_one(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
 def new_minus_new(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The new log-probs stand on both sides of the ratio, with their gradient: it cancels exactly.
 
-    Hint: what is the derivative of x - x?
+    Hint: What is the derivative of x - x?
     """
     new, ref = cleaned(mask, log_probs_new, ref_log_probs)
     ratio = torch.exp(new - new)
@@ -685,7 +685,7 @@ def new_minus_new(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
 def ratio_to_reference(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The ratio was taken to the reference, not to the policy that sampled.
 
-    Hint: three models are in this loss. Which of them produced the tokens?
+    Hint: Three models are in this loss. Which of them produced the tokens?
     """
     new, ref = cleaned(mask, log_probs_new, ref_log_probs)
     ratio = torch.exp(new - ref)
@@ -698,7 +698,7 @@ def ratio_to_reference(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def old_and_ref_swapped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Old policy and reference changed places, in the ratio and in the KL.
 
-    Hint: the ratio speaks of the policy that sampled, the leash of the model we began with.
+    Hint: The ratio speaks of the policy that sampled, the leash of the model we began with.
     """
     new, old, ref = cleaned(mask, log_probs_new, ref_log_probs, log_probs_old)
     ratio = torch.exp(new - old)
@@ -711,7 +711,7 @@ def old_and_ref_swapped(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def inverted_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The ratio of the clip is upside down: old over new.
 
-    Hint: when the policy likes a token more than before, should the ratio be above 1 or below?
+    Hint: When the policy likes a token more than before, should the ratio be above 1 or below?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(old - new)
@@ -724,7 +724,7 @@ def inverted_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def ratio_without_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The difference of the log-probs was used as the ratio.
 
-    Hint: for two equal policies the ratio is 1. What is yours?
+    Hint: For two equal policies the ratio is 1. What is yours?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = new - old
@@ -737,7 +737,7 @@ def ratio_without_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 def ratio_of_logs(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The log-probs themselves were divided.
 
-    Hint: a quotient of probabilities is a difference of logarithms, and then an exponential.
+    Hint: A quotient of probabilities is a difference of logarithms, and then an exponential.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = new / old.masked_fill(~mask.bool(), 1.0)
@@ -763,7 +763,7 @@ def probability_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 def sequence_product(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """One ratio per response (the product over its tokens) was used where one per token is asked.
 
-    Hint: in this notebook the ratio has the shape [N, T].
+    Hint: In this notebook the ratio has the shape [N, T].
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp((new - old).sum(1, keepdim=True)).expand_as(new)
@@ -776,7 +776,7 @@ def sequence_product(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def sequence_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """One length-normalised ratio per response was used: that is GSPO, a relative of GRPO.
 
-    Hint: a fine algorithm, but another one. Here every token has a ratio of its own.
+    Hint: A fine algorithm, but another one. Here every token has a ratio of its own.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     lengths = mask.bool().sum(1, keepdim=True).clamp_min(1)
@@ -803,7 +803,7 @@ def rows_for_columns(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def normalised_again(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The advantages were normalised once more, over the whole batch.
 
-    Hint: the advantages arrive finished. Batch statistics mix the prompts.
+    Hint: The advantages arrive finished. Batch statistics mix the prompts.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -817,7 +817,7 @@ def normalised_again(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def no_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Nothing flows back: the new log-probs were detached.
 
-    Hint: of the three log-probs, one must keep its gradient.
+    Hint: Of the three log-probs, one must keep its gradient.
     """
     new, old, ref = cleaned(mask, log_probs_new.detach(), log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -830,7 +830,7 @@ def no_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip
 def ratio_detached(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The ratio carries no gradient; only the KL does.
 
-    Hint: with beta = 0 nothing would be left to learn from. Where does the surrogate get its gradient?
+    Hint: With beta = 0 nothing would be left to learn from. Where does the surrogate get its gradient?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old).detach()
@@ -846,7 +846,7 @@ def ratio_detached(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def kl_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was subtracted: the loss falls as the policy drifts away.
 
-    Hint: the objective subtracts the KL, and the loss is minus the objective.
+    Hint: The objective subtracts the KL, and the loss is minus the objective.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -859,7 +859,7 @@ def kl_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_
 def k3_inverted_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The ratio inside k3 stands upside down: policy over reference.
 
-    Hint: for d = ref - new = 1, k3 is 0.718, not 0.368.
+    Hint: For d = ref - new = 1, k3 is 0.718, not 0.368.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -872,7 +872,7 @@ def k3_inverted_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def minus_k1_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Reference minus policy was used as the KL: that is minus k1.
 
-    Hint: a penalty that can be negative is no penalty. Which of the three estimates has the exponential?
+    Hint: A penalty that can be negative is no penalty. Which of the three estimates has the exponential?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -885,7 +885,7 @@ def minus_k1_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def k1_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """k1 was put into the loss: its gradient does not even look at the reference.
 
-    Hint: right on average as a number, useless as a loss. The picture of the gradients shows it.
+    Hint: Right on average as a number, useless as a loss. The picture of the gradients shows it.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -898,7 +898,7 @@ def k1_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 def k2_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """k2 was put where k3 is asked.
 
-    Hint: a respectable choice, but this course and the GRPO paper use k3.
+    Hint: A respectable choice, but this course and the GRPO paper use k3.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -924,7 +924,7 @@ def torch_kl_div(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
 def kl_weighted_by_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """k3 was weighted by the ratio policy / old: the unbiased version that later systems use.
 
-    Hint: good to know, and not what is asked: this course, like the GRPO paper, leaves the weight out.
+    Hint: Good to know, and not what is asked: this course, like the GRPO paper, leaves the weight out.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -937,7 +937,7 @@ def kl_weighted_by_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages
 def kl_to_old(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was taken to the old policy, not to the reference.
 
-    Hint: at the first inner step new equals old, and such a leash would be slack however far the policy went.
+    Hint: At the first inner step new equals old, and such a leash would be slack however far the policy went.
     """
     new, old = cleaned(mask, log_probs_new, log_probs_old)
     ratio = torch.exp(new - old)
@@ -950,7 +950,7 @@ def kl_to_old(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cli
 def kl_of_old_policy(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was taken between the old policy and the reference: it cannot change, and pulls on nothing.
 
-    Hint: which of the log-probs in your k3 carries a gradient?
+    Hint: Which of the log-probs in your k3 carries a gradient?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -963,7 +963,7 @@ def kl_of_old_policy(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def kl_no_grad(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL is in the loss as a number only: it carries no gradient.
 
-    Hint: the loss has the right value, but what pulls the policy back?
+    Hint: The loss has the right value, but what pulls the policy back?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -977,7 +977,7 @@ def kl_no_grad(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was summed over the tokens of a response, not averaged.
 
-    Hint: over 512 tokens that makes beta 512 times larger. Let the KL go through the same aggregation as the rest.
+    Hint: Over 512 tokens that makes beta 512 times larger. Let the KL go through the same aggregation as the rest.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -991,7 +991,7 @@ def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_r
 def kl_aggregated_apart(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was averaged over all tokens, whatever aggregate says, and added afterwards.
 
-    Hint: the per-token loss, KL included, goes through one aggregation.
+    Hint: The per-token loss, KL included, goes through one aggregation.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1005,7 +1005,7 @@ def kl_aggregated_apart(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def kl_in_the_advantage(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was taken off the advantage, as PPO does with the reward.
 
-    Hint: in GRPO the KL stands in the loss, beside the surrogate and outside the clip.
+    Hint: In GRPO the KL stands in the loss, beside the surrogate and outside the clip.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1019,7 +1019,7 @@ def kl_in_the_advantage(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def kl_inside_the_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Clipped tokens lost their KL as well.
 
-    Hint: the clip is about the surrogate alone; a token that is clipped still feels the leash.
+    Hint: The clip is about the surrogate alone; a token that is clipped still feels the leash.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
@@ -1034,7 +1034,7 @@ def kl_inside_the_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def dead_groups_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Responses with an advantage of 0 were left out altogether, their KL too.
 
-    Hint: some recipes do this on purpose. Here a dead group still feels the KL.
+    Hint: Some recipes do this on purpose. Here a dead group still feels the KL.
     """
     mask = mask.bool() & (advantages != 0)[:, None]
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
@@ -1048,7 +1048,7 @@ def dead_groups_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def beta_forgotten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL is in the loss with its full weight: beta was forgotten.
 
-    Hint: look for beta in your function.
+    Hint: Look for beta in your function.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1061,7 +1061,7 @@ def beta_forgotten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def beta_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """beta is always 0.04, whatever the argument says.
 
-    Hint: look for a number in your function that is also the name of an argument.
+    Hint: Look for a number in your function that is also the name of an argument.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1074,7 +1074,7 @@ def beta_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL is measured, but it never enters the loss.
 
-    Hint: the metrics watch; only the loss pulls.
+    Hint: The metrics watch; only the loss pulls.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1090,7 +1090,7 @@ def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_ra
 def sum_of_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The responses were summed, not averaged.
 
-    Hint: a batch twice as large should not make the step twice as long.
+    Hint: A batch twice as large should not make the step twice as long.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1104,7 +1104,7 @@ def sum_of_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 def padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The mask was not used: padding counts like any token.
 
-    Hint: where does the mask come into your function?
+    Hint: Where does the mask come into your function?
     """
     ratio = torch.exp(log_probs_new - log_probs_old)
     surrogate = pessimistic(ratio, advantages, clip_range)
@@ -1118,7 +1118,7 @@ def padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def zeroed_padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The padding was set to 0 before the exp, and its ratio of 1 then counted as a token.
 
-    Hint: a log-ratio of 0 is a ratio of 1, and that times the advantage is not 0. The padding must leave the sum as well.
+    Hint: A log-ratio of 0 is a ratio of 1, and that times the advantage is not 0. The padding must leave the sum as well.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1134,7 +1134,7 @@ def zeroed_padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantage
 def token_for_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """All tokens were averaged at once, also where the mean per response comes first.
 
-    Hint: under "sequence" every response weighs the same, however long it is.
+    Hint: Under "sequence" every response weighs the same, however long it is.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1148,7 +1148,7 @@ def token_for_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def sequence_for_token(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The mean per response came first, also where all tokens weigh the same.
 
-    Hint: under "token" a response of 8 tokens has four times the say of one with 2.
+    Hint: Under "token" a response of 8 tokens has four times the say of one with 2.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1162,7 +1162,7 @@ def sequence_for_token(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def aggregate_ignored(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The loss is aggregated by sequences, whatever aggregate says.
 
-    Hint: look for the argument aggregate in your function.
+    Hint: Look for the argument aggregate in your function.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1175,7 +1175,7 @@ def aggregate_ignored(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 def aggregate_falls_through(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Under "sequence" the sum was divided by N x T, as under "constant": a padded length, or an `if` where an `elif` was meant.
 
-    Hint: a response of two tokens has a mean over two. And follow the name loss through the branches: which is the last to write it?
+    Hint: A response of two tokens has a mean over two. And follow the name loss through the branches: which is the last to write it?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1195,7 +1195,7 @@ def aggregate_falls_through(log_probs_new, log_probs_old, ref_log_probs, advanta
 def constant_by_responses(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """"constant" was divided by the number of responses only.
 
-    Hint: the constant is N x T, with T = mask.shape[1].
+    Hint: The constant is N x T, with T = mask.shape[1].
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1210,7 +1210,7 @@ def constant_by_responses(log_probs_new, log_probs_old, ref_log_probs, advantage
 def constant_by_longest(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """"constant" was divided by the longest response that happens to be there, which changes from batch to batch.
 
-    Hint: a constant is constant. T is mask.shape[1], used or not.
+    Hint: A constant is constant. T is mask.shape[1], used or not.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1226,7 +1226,7 @@ def constant_by_longest(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def empty_response_nan(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """A response without tokens was divided by its length, 0.
 
-    Hint: what is the smallest number that you ever want to divide by?
+    Hint: What is the smallest number that you ever want to divide by?
     """
     mask = mask.bool()
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
@@ -1245,7 +1245,7 @@ def empty_response_nan(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def empty_response_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Responses without tokens were not counted among the N.
 
-    Hint: an empty response adds 0, and it is a response all the same.
+    Hint: An empty response adds 0, and it is a response all the same.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1261,7 +1261,7 @@ def empty_response_dropped(log_probs_new, log_probs_old, ref_log_probs, advantag
 def masked_after_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The padding was taken out after the exp: the value is right, and the gradient is NaN.
 
-    Hint: backward goes through the exp in the padding too. What goes in there must be finite.
+    Hint: Backward goes through the exp in the padding too. What goes in there must be finite.
     """
     ratio = torch.exp(log_probs_new - log_probs_old)
     surrogate = pessimistic(ratio, advantages, clip_range)
@@ -1293,7 +1293,7 @@ def multiplied_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def bool_mask_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The mask was used as it came: with integers, `~` does not mean "not", and with floats it fails.
 
-    Hint: what is ~1 in Python? Make the mask a bool first.
+    Hint: What is ~1 in Python? Make the mask a bool first.
     """
     new, old, ref = (x.masked_fill((~mask).bool(), 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))
     ratio = torch.exp(new - old)
@@ -1306,7 +1306,7 @@ def bool_mask_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def inputs_changed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The caller's log-probs were overwritten.
 
-    Hint: the old and the reference log-probs are cached for the next inner step. A method that ends in `_` ruins them.
+    Hint: The old and the reference log-probs are cached for the next inner step. A method that ends in `_` ruins them.
     """
     mask = mask.bool()
     new = log_probs_new.masked_fill(~mask, 0.0)
@@ -1322,7 +1322,7 @@ def inputs_changed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def one_loss_per_response(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """One loss per response came back, not one number.
 
-    Hint: the mean over the tokens is there; the mean over the responses is not.
+    Hint: The mean over the tokens is there; the mean over the responses is not.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1338,7 +1338,7 @@ def one_loss_per_response(log_probs_new, log_probs_old, ref_log_probs, advantage
 def metrics_with_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The metrics carry a gradient: kept in a list, they keep every step's graph in memory.
 
-    Hint: a number to watch needs no graph behind it.
+    Hint: A number to watch needs no graph behind it.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1353,7 +1353,7 @@ def metrics_with_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def kl_metric_times_beta(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """metrics["kl"] was multiplied by beta.
 
-    Hint: a KL that shrinks when you loosen the leash is hard to read. Report the KL itself.
+    Hint: A KL that shrinks when you loosen the leash is hard to read. Report the KL itself.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1367,7 +1367,7 @@ def kl_metric_times_beta(log_probs_new, log_probs_old, ref_log_probs, advantages
 def kl_metric_is_k1(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """metrics["kl"] is the mean of k1.
 
-    Hint: right on average, and noisy enough to turn negative. Report the estimate that is in the loss.
+    Hint: Right on average, and noisy enough to turn negative. Report the estimate that is in the loss.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1381,7 +1381,7 @@ def kl_metric_is_k1(log_probs_new, log_probs_old, ref_log_probs, advantages, mas
 def policy_loss_with_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """metrics["policy_loss"] contains the KL.
 
-    Hint: the metric is there to tell the two parts of the loss apart.
+    Hint: The metric is there to tell the two parts of the loss apart.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1395,7 +1395,7 @@ def policy_loss_with_kl(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def policy_loss_positive(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """metrics["policy_loss"] is the surrogate, without its minus.
 
-    Hint: it is called a loss: smaller is better.
+    Hint: It is called a loss: smaller is better.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1409,7 +1409,7 @@ def policy_loss_positive(log_probs_new, log_probs_old, ref_log_probs, advantages
 def metrics_by_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The metrics went through the aggregation of the loss.
 
-    Hint: the metrics are means over all real tokens, the same for every aggregate.
+    Hint: The metrics are means over all real tokens, the same for every aggregate.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
@@ -1425,7 +1425,7 @@ def metrics_by_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def metrics_over_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The metrics were averaged over padding as well.
 
-    Hint: the share of clipped tokens must not fall because somebody else's answer is long.
+    Hint: The share of clipped tokens must not fall because somebody else's answer is long.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1439,7 +1439,7 @@ def metrics_over_padding(log_probs_new, log_probs_old, ref_log_probs, advantages
 def clip_share_two_sided(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """clip_fraction counts every ratio outside the range, whatever the sign of the advantage.
 
-    Hint: for A > 0 and a small ratio the pessimist keeps the unclipped surrogate, and its gradient.
+    Hint: For A > 0 and a small ratio the pessimist keeps the unclipped surrogate, and its gradient.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1454,7 +1454,7 @@ def clip_share_two_sided(log_probs_new, log_probs_old, ref_log_probs, advantages
 def clip_share_above_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """clip_fraction counts only the good answers that were clipped.
 
-    Hint: bad answers (A < 0) are clipped too, at the other edge.
+    Hint: Bad answers (A < 0) are clipped too, at the other edge.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1469,7 +1469,7 @@ def clip_share_above_only(log_probs_new, log_probs_old, ref_log_probs, advantage
 def clip_count(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """clip_fraction is the number of clipped tokens, not their share.
 
-    Hint: a fraction lies between 0 and 1.
+    Hint: A fraction lies between 0 and 1.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1652,7 +1652,7 @@ def wrong_way(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def linear_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """beta was multiplied by 1 + rate x error, as in PPO's controller, without the exponential.
 
-    Hint: the two agree to first order only. Which one undoes an error of +0.5 with an error of -0.5?
+    Hint: The two agree to first order only. Which one undoes an error of +0.5 with an error of -0.5?
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta * (1 + rate * error), low), high)
@@ -1662,7 +1662,7 @@ def linear_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def added_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The step was added to beta, not multiplied.
 
-    Hint: a beta of 0.001 and one of 1 should move by equal factors.
+    Hint: A beta of 0.001 and one of 1 should move by equal factors.
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta + rate * error, low), high)
@@ -1672,7 +1672,7 @@ def added_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def wild_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error was not limited: one odd batch flings beta away.
 
-    Hint: there are two clips in the formula.
+    Hint: There are two clips in the formula.
     """
     return min(max(beta * math.exp(min(rate * (kl / target - 1), 50)), low), high)
 
@@ -1681,7 +1681,7 @@ def wild_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def no_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """Nothing keeps beta between low and high.
 
-    Hint: there are two clips in the formula.
+    Hint: There are two clips in the formula.
     """
     error = min(max(kl / target - 1, -1), 1)
     return beta * math.exp(rate * error)
@@ -1691,7 +1691,7 @@ def no_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def fence_below_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """beta is kept above low, and nothing keeps it below high.
 
-    Hint: a fence has two sides.
+    Hint: A fence has two sides.
     """
     error = min(max(kl / target - 1, -1), 1)
     return max(beta * math.exp(rate * error), low)
@@ -1701,7 +1701,7 @@ def fence_below_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def fence_above_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """beta is kept below high, and nothing keeps it above low.
 
-    Hint: a fence has two sides. Once beta is 0 no factor brings it back.
+    Hint: A fence has two sides. Once beta is 0 no factor brings it back.
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(beta * math.exp(rate * error), high)
@@ -1711,7 +1711,7 @@ def fence_above_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def fence_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The fence stands at 0.0001 and 1, whatever low and high say.
 
-    Hint: look for numbers in your function that are also names of arguments.
+    Hint: Look for numbers in your function that are also names of arguments.
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta * math.exp(rate * error), 1e-4), 1.0)
@@ -1721,7 +1721,7 @@ def fence_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def fence_inside_out(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """min and max changed places in the fence.
 
-    Hint: to keep x above low, take the larger of the two.
+    Hint: To keep x above low, take the larger of the two.
     """
     error = min(max(kl / target - 1, -1), 1)
     return max(min(beta * math.exp(rate * error), low), high)
@@ -1731,7 +1731,7 @@ def fence_inside_out(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def no_minus_one(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error lacks its -1: on target, beta still grows.
 
-    Hint: when the KL is exactly on target, beta should stay. Does yours?
+    Hint: When the KL is exactly on target, beta should stay. Does yours?
     """
     error = min(max(kl / target, -1), 1)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1741,7 +1741,7 @@ def no_minus_one(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def minus_one_outside(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The quotient was clipped before 1 was taken off, so that the error is never positive.
 
-    Hint: which of the two comes first, the subtraction or the clip?
+    Hint: Which of the two comes first, the subtraction or the clip?
     """
     error = min(max(kl / target, -1), 1) - 1
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1761,7 +1761,7 @@ def absolute_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def quotient_inverted(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """Target over KL stands where KL over target was meant.
 
-    Hint: which of the two may be 0?
+    Hint: Which of the two may be 0?
     """
     error = min(max(target / max(kl, 1e-8) - 1, -1), 1)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1771,7 +1771,7 @@ def quotient_inverted(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def logarithm_of_the_quotient(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error is the logarithm of KL over target, not the quotient less 1.
 
-    Hint: near the target they agree; half a target too high they do not.
+    Hint: Near the target they agree; half a target too high they do not.
     """
     error = min(max(math.log(max(kl, 1e-9) / target), -1), 1)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1781,7 +1781,7 @@ def logarithm_of_the_quotient(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def clip_after_rate(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error was multiplied by the rate first and clipped to +-1 afterwards.
 
-    Hint: what is then the largest step for a rate of 0.1?
+    Hint: What is then the largest step for a rate of 0.1?
     """
     return min(max(beta * math.exp(min(max(rate * (kl / target - 1), -1), 1)), low), high)
 
@@ -1790,7 +1790,7 @@ def clip_after_rate(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def ppo_clip(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error was limited to 0.2, as in PPO's controller.
 
-    Hint: here the error may be as large as 1 either way.
+    Hint: Here the error may be as large as 1 either way.
     """
     error = min(max(kl / target - 1, -0.2), 0.2)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1800,7 +1800,7 @@ def ppo_clip(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def doubled_or_halved(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """beta was doubled or halved when the KL left a band, as in the first PPO paper.
 
-    Hint: here beta moves a little at every step, in proportion to the error.
+    Hint: Here beta moves a little at every step, in proportion to the error.
     """
     if kl > 1.5 * target:
         beta = beta * 2
@@ -1813,7 +1813,7 @@ def doubled_or_halved(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def rate_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The rate is always 0.1, whatever the argument says.
 
-    Hint: look for a number in your function that is also the name of an argument.
+    Hint: Look for a number in your function that is also the name of an argument.
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta * math.exp(0.1 * error), low), high)
@@ -1823,7 +1823,7 @@ def rate_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def never_down(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """beta can only rise: errors below 0 were cut off.
 
-    Hint: a policy that drifts too little should get more rope.
+    Hint: A policy that drifts too little should get more rope.
     """
     error = min(max(kl / target - 1, 0), 1)
     return min(max(beta * math.exp(rate * error), low), high)

@@ -72,7 +72,9 @@ def first_enough(history: list[dict]) -> float | None:
 
 def recipe(nb: dict, seeds: int) -> None:
     print(f"The recipe on {seeds} seeds never used for tuning; accuracy on the held-out verdict half")
-    print("seed   warm-up s   RL s   total s   s to .95   greedy before -> after   thinks before (greedy, sampled) -> after   forced   sampled after")
+    print(
+        "seed   CPU s: warm-up     RL   total  to .95 | before: greedy   thinks greedy, sampled   forced | after: greedy   thinks  sampled"
+    )
     rows = []
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         base, warm = warmed_up(nb, seed)
@@ -85,15 +87,17 @@ def recipe(nb: dict, seeds: int) -> None:
         first = first_enough(history)
         rows.append((warm + rl, first or float("inf"), before["accuracy"], drawn["thinks"], after["accuracy"], warm, rl))
         print(
-            f"{seed}   {warm:9.1f}   {rl:4.1f}   {warm + rl:7.1f}   {first or float('nan'):8.1f}   {before['accuracy']:.3f} -> {after['accuracy']:.3f}"
-            f"           {before['thinks']:.3f}, {drawn['thinks']:.3f} -> {after['thinks']:.3f}                 {forced:.3f}    {drawn_after['accuracy']:.3f}",
+            f"{seed} {warm:16.1f} {rl:8.1f} {warm + rl:7.1f} {first or float('nan'):8.1f} |"
+            f" {before['accuracy']:15.3f} {before['thinks']:13.3f}, {drawn['thinks']:.3f} {forced:13.3f} |"
+            f" {after['accuracy']:13.3f} {after['thinks']:8.3f} {drawn_after['accuracy']:9.3f}",
             flush=True,
         )
     total, first, before, thinks, after, warm, rl = zip(*rows, strict=True)
     print(
         f"at least .95 on {sum(a >= ENOUGH for a in after)} of {seeds}; lowest {min(after):.3f}, median {statistics.median(after):.3f}; "
-        f"before at most {max(before):.3f}, thinking (sampled) at most {max(thinks):.3f}; median CPU s: warm-up {statistics.median(warm):.1f}, "
-        f"RL {statistics.median(rl):.1f}, total {statistics.median(total):.1f} (worst {max(total):.1f}), to .95 {statistics.median(first):.1f}"
+        f"before at most {max(before):.3f}, thinking (sampled) at most {max(thinks):.3f}; medians of CPU seconds: "
+        f"warm-up {statistics.median(warm):.1f}, RL {statistics.median(rl):.1f}, "
+        f"total {statistics.median(total):.1f} (worst {max(total):.1f}), to .95 {statistics.median(first):.1f}"
     )
 
 
@@ -129,7 +133,13 @@ def as_gpt2(nb: dict, model: torch.nn.Module):
         for block, mine in zip(theirs.transformer.h, model.blocks, strict=True):
             block.ln_1.load_state_dict(mine.before_attention.state_dict())
             block.ln_2.load_state_dict(mine.before_network.state_dict())
-            for conv, linear in ((block.attn.c_attn, mine.qkv), (block.attn.c_proj, mine.mix), (block.mlp.c_fc, mine.up), (block.mlp.c_proj, mine.down)):
+            theirs_to_mine = {
+                block.attn.c_attn: mine.qkv,
+                block.attn.c_proj: mine.mix,
+                block.mlp.c_fc: mine.up,
+                block.mlp.c_proj: mine.down,
+            }
+            for conv, linear in theirs_to_mine.items():
                 conv.weight.copy_(linear.weight.T)
         tokens = nb["TRAIN"][:4]
         assert torch.allclose(theirs(tokens).logits, model(tokens), atol=1e-4), "the GPT-2 computes something else"
@@ -241,8 +251,8 @@ def against_trl(nb: dict, seeds: int = 3) -> None:
         mine = sum(row["seconds"] for row in history), first_enough(history), history[-1]["greedy"]
         theirs = with_trl(nb, base, seed)
         ratios.append((mine[1] or float("inf")) / (theirs[1] or float("inf")))
-        show = lambda t: f"{t[0]:6.1f}  {t[1] or float('nan'):6.1f}  {t[2]:.3f}"
-        print(f"{seed}   {show(mine)}        {show(theirs)}       {ratios[-1]:.2f}", flush=True)
+        both = "        ".join(f"{spent:6.1f}  {first or float('nan'):6.1f}  {greedy:.3f}" for spent, first, greedy in (mine, theirs))
+        print(f"{seed}   {both}       {ratios[-1]:.2f}", flush=True)
     print(f"median of ours / TRL to .95: {statistics.median(ratios):.2f}")
 
 
@@ -263,8 +273,8 @@ def sampling(nb: dict, repeats: int = 9) -> None:
         function()
         return time.process_time() - began
 
-    print(f"\nSampling {nb['ROOM']} tokens a row, one thread, medians of {repeats} interleaved rounds; {weights:,} weights are multiplied per token")
-    print("rows   ours, 8 answers a prompt   ours, 1 answer a prompt   transformers generate   matmul peak     ours: share of the peak")
+    print(f"\nSampling {nb['ROOM']} tokens a row, one thread, medians of {repeats} interleaved rounds")
+    print("rows   ours, 8 answers a prompt   ours, 1 answer a prompt   transformers generate   matmul peak     share of it, ours")
     for rows in (32, 128, 512):
         prompts = nb["TRAIN"][:rows]
         ways = {
@@ -289,7 +299,8 @@ def sampling(nb: dict, repeats: int = 9) -> None:
         peak = 2 * 1024**3 / median["peak"]
         other = f"{rate['generate']:10,.0f} tokens/s" if theirs is not None else "                  -"
         print(
-            f"{rows:4}   {rate['group']:10,.0f} tokens/s        {rate['single']:10,.0f} tokens/s       {other}    {peak / 1e9:5.1f} GFLOP/s   {rate['group'] * 2 * weights / peak:6.1%}",
+            f"{rows:4}   {rate['group']:10,.0f} tokens/s        {rate['single']:10,.0f} tokens/s       {other}"
+            f"    {peak / 1e9:5.1f} GFLOP/s   {rate['group'] * 2 * weights / peak:6.1%}",
             flush=True,
         )
 

@@ -53,7 +53,7 @@ class Layers:
     @property
     def holds(self) -> bool:
         """Whether files are out of reach, and so are other processes and the network."""
-        return bool((self.bubblewrap or self.landlock) and (self.namespaces or self.seccomp))
+        return bool((self.bubblewrap and self.namespaces) or (self.landlock and (self.namespaces or self.seccomp)))
 
     def describe(self) -> list[str]:
         """One line a layer."""
@@ -90,7 +90,15 @@ def environment() -> dict[str, str]:
     """The whole environment of the learner's side: nothing of ours goes there."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     homes = dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"), scratch())
-    return {"PATH": "/usr/bin", "LANG": "C.UTF-8", "MPLBACKEND": "agg", "PYTHONPATH": str(HERE.parent), "PYTHONDONTWRITEBYTECODE": "1", **threads, **homes}
+    return {
+        "PATH": "/usr/bin",
+        "LANG": "C.UTF-8",
+        "MPLBACKEND": "agg",
+        "PYTHONPATH": str(HERE.parent),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **threads,
+        **homes,
+    }
 
 
 @functools.cache
@@ -122,9 +130,10 @@ def scratch() -> str:
 
 def _bubblewrap(arguments: list[str]) -> list[str]:
     binds = [part for path in readable() for part in ("--ro-bind", path, path)]
+    # The /proc of outside, which no hand-in sees: a new one is refused in containers that cover parts of theirs.
     # No --die-with-parent: it follows the thread that started us. The warm process ends when the socket of the judge closes.
     return [
-        "bwrap", "--unshare-all", "--unshare-user", "--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+        "bwrap", "--unshare-all", "--unshare-user", "--new-session", "--bind", "/proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
         *binds, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--", *arguments,
     ]  # fmt: skip
 
@@ -207,7 +216,7 @@ def _mount() -> None:
     if os.getpid() != 1:  # a mount outside a namespace of our own would be the machine's
         raise JailError("not in namespaces of its own")
     _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
-    # An empty /proc: a fresh one is refused inside bubblewrap when root runs it, and nobody's processes is what should be seen.
+    # An empty /proc rather than a new one: it is never refused, and nobody's processes are what should be seen.
     _call("mount", b"tmpfs", b"/proc", b"tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, b"size=4k,mode=555")
     for folder in _scratches():
         _call("mount", b"tmpfs", folder.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, f"size={DISK},nr_inodes=4096,mode=700".encode())
@@ -295,7 +304,13 @@ def _seccomp() -> None:
     for number in (numbers[column] for numbers in _REFUSED.values() if numbers[column] >= 0):
         program += [step(equal, number, 0, 1), step(give, refuse)]
     program += [step(equal, _CLONE3[column], 0, 1), step(give, unknown)]  # libc then asks with clone, whose flags can be seen
-    program += [step(equal, _CLONE[column], 0, 4), step(load, 16), step(has, 0x10000, 0, 1), step(give, allow), step(give, refuse)]  # threads only
+    program += [
+        step(equal, _CLONE[column], 0, 4),
+        step(load, 16),
+        step(has, 0x10000, 0, 1),
+        step(give, allow),
+        step(give, refuse),
+    ]  # threads only
     program += [step(equal, _TGKILL[column], 0, 4), step(load, 16), step(equal, os.getpid(), 0, 1), step(give, allow), step(give, refuse)]
     program += [step(equal, _PRLIMIT[column], 0, 4), step(load, 16), step(equal, 0, 0, 1), step(give, allow), step(give, refuse)]
     program += [step(give, allow)]

@@ -29,7 +29,7 @@ from grader.course import Cell, Notebook
 from grader.inprocess import execute, failure
 from grader.jail import JailError, command, environment, layers
 from grader.submission import Submission
-from grader.wire import LIMIT, Channel, Closed, Late, Malformed, NotData, pack, unpack
+from grader.wire import LIMIT, Channel, Closed, Late, Malformed, pack, unpack
 
 LEARNERS = ("solution", "scenario")  # cells whose functions are called in the learner's process
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
@@ -288,7 +288,9 @@ class _HandIn:
             value = unpack(reply["result"], [next(tracked) if o else r for r, o in zip(results, outputs, strict=True)])
         return value
 
-    def _products(self, name: str, ident: int, outputs: list[bool], inputs: list[torch.Tensor], call: Call | None) -> Callable[..., list[Any]]:
+    def _products(
+        self, name: str, ident: int, outputs: list[bool], inputs: list[torch.Tensor], call: Call | None
+    ) -> Callable[..., list[Any]]:
         """What asks the learner's process for the vector-Jacobian products of a call."""
 
         def ask(gradients: tuple[torch.Tensor | None, ...]) -> list[Any]:
@@ -311,7 +313,9 @@ class _HandIn:
 
         return ask
 
-    def _ask(self, name: str, head: dict[str, Any], tensors: list[torch.Tensor] | tuple[()] = ()) -> tuple[dict[str, Any], list[torch.Tensor], list[tuple[bool, bool]]]:
+    def _ask(
+        self, name: str, head: dict[str, Any], tensors: list[torch.Tensor] | tuple[()] = ()
+    ) -> tuple[dict[str, Any], list[torch.Tensor], list[tuple[bool, bool]]]:
         if self._broken:
             raise self._broken
         assert self._channel
@@ -334,7 +338,10 @@ class _HandIn:
     def _raise_error(self, name: str, reply: dict[str, Any]) -> None:
         """Raises what the learner's function raised, as Python's own kind of error."""
         if "refused" in reply:
-            self._fail(f"{name} gave back something that is not data; allowed are {DATA}.", f"{name} gave back {str(reply['refused'])[:TEXT]}; allowed are {DATA}.")
+            self._fail(
+                f"{name} gave back something that is not data; allowed are {DATA}.",
+                f"{name} gave back {str(reply['refused'])[:TEXT]}; allowed are {DATA}.",
+            )
         if "error" in reply:
             error, kind, text = _error(reply["error"])
             ours = f"{name} is not written yet." if kind == "NotImplementedError" else f"{name} raised {kind}."
@@ -374,7 +381,9 @@ class _Across(torch.autograd.Function):
     """The node of our graph that stands for a call: backward asks the learner's process."""
 
     @staticmethod
-    def forward(ctx: Any, ask: Callable[..., list[Any]], results: list[torch.Tensor], anchor: torch.Tensor, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, ask: Callable[..., list[Any]], results: list[torch.Tensor], anchor: torch.Tensor, *inputs: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         ctx.ask = ask
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(anchor)
@@ -448,10 +457,15 @@ class _Warm:
     def _launch(self) -> None:
         self._control, theirs = socket.socketpair()
         self._control.settimeout(120)
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
         arguments = command(["-P", "-m", "grader.worker", str(theirs.fileno()), json.dumps(asdict(layers()))], layers())
         self._process = subprocess.Popen(
-            arguments, pass_fds=[theirs.fileno()], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors
+            arguments,
+            pass_fds=[theirs.fileno()],
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
         )
         theirs.close()
         self._is_warm = False

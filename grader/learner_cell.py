@@ -4,7 +4,7 @@ class Feedback:
 
     def __init__(self, notebook, following, written, checks, hints, shapes, mistakes, fingerprints):
         # checks: title -> [name, exercise, points]; hints: exercise -> steps; shapes: exercise -> argument -> shape;
-        # mistakes: name -> [summary, hint]; fingerprints: [check, mistake, how many numbers, three sums of them]
+        # mistakes: name -> [summary, hint]; fingerprints: [check, [mistakes, how many numbers, their mean size, two sums], …]
         self.notebook, self.following, self.written = notebook, following, written
         self.checks, self.hints, self.shapes = checks, hints, shapes
         self.mistakes, self.fingerprints = mistakes, fingerprints
@@ -41,23 +41,30 @@ class Feedback:
         elif isinstance(result.error_in_exec, NotImplementedError):
             print(f"{exercise} is not written yet: {points} {plural} {'waits' if points == 1 else 'wait'} here.")
         else:
-            told = list(self.named(name, result.error_in_exec)) or self.explained(exercise, result.error_in_exec)
+            told = list(self.named(name, exercise, result.error_in_exec)) or self.explained(exercise, result.error_in_exec)
             print("\n".join([*told, f'Stuck? hint("{exercise}") gives a hint, and another one each time.']))
 
-    def named(self, check, error):
+    def named(self, check, exercise, error):
         """The known mistakes that give exactly the learner's numbers on this check, and no others on the checks before."""
-        if not isinstance(error, AssertionError) or "got" not in self.shell.user_ns:
+        if not isinstance(error, AssertionError):
             return
         try:
-            mine = self.fingerprint(self.shell.user_ns["got"])
+            ways = self.evidence(error, self.shell.user_ns)
         except Exception:  # an odd thing came out; the check's own message says what
             return
-        self.seen[check] = mine
         prints = {}
-        for where, name, *theirs in self.fingerprints:
-            prints.setdefault(name, {})[where] = theirs
-        known = [name for name, on in prints.items() if check in on and all(self.fits(on[w], self.seen.get(w)) for w in on)] if mine else []
-        sure = len(known) == 1 and any(abs(total) > 1e-6 for total in mine[1:])  # zeros come out of many mistakes
+        for where, *entries in self.fingerprints:
+            for names, *theirs in entries:
+                prints.update({name: {**prints.get(name, {}), where: theirs} for name in names.split()})
+        mine = self.seen[check] = next((w for w in ways if any(check in on and self.equal(on[check], w) for on in prints.values())), ways[0])
+        known = [name for name, on in prints.items() if check in on and self.equal(on[check], mine)]
+        fitting = [name for name in known if all(self.fits(on, self.seen.get(w)) for w, on in prints[name].items())]
+        if len(fitting) < len(known):  # what is left by elimination must explain all that failed
+            siblings = {name for name, of, _ in self.checks.values() if of == exercise}
+            failed = [w for w, out in self.seen.items() if w in siblings and isinstance(out, list)]
+            known = [name for name in fitting if all(w in prints[name] for w in failed)]
+        of_numbers = len(ways) > 1 and mine is ways[0] and any(abs(total) > 1e-6 for total in mine[1:])
+        sure = len(known) == 1 and of_numbers  # zeros, and the words of an assert, come out of many mistakes
         for name in known:
             summary, idea = self.mistakes[name]
             yield f"{'It looks like this' if sure else 'Perhaps'}: {summary} [{name}]\n  {idea}"
@@ -65,6 +72,21 @@ class Feedback:
     def fits(self, theirs, mine):
         """May what came out of a check have come from a mistake that gives `theirs`?"""
         return not mine or (mine is not True and self.equal(theirs, mine))
+
+    @classmethod
+    def evidence(cls, error, names):
+        """Fingerprints of what a failed check had before it, in the order of their weight.
+
+        Its `got`, then `got` and the words of its assert; without a `got`, what the helper that raised was given and the words.
+        """
+        words = "".join(c for c in str(error) if c.isalpha())
+        if "got" in names:
+            return [cls.fingerprint(names["got"]), cls.fingerprint([names["got"], words])]
+        frame = error.__traceback__
+        while frame.tb_next:
+            frame = frame.tb_next
+        arguments = frame.tb_frame.f_code.co_varnames[: frame.tb_frame.f_code.co_argcount]
+        return [cls.fingerprint([[frame.tb_frame.f_locals.get(a) for a in arguments[:1]], words])]
 
     def explained(self, exercise, error):
         """What an error of Python's usually means here; nothing where that is not known."""
@@ -161,7 +183,7 @@ class Feedback:
                 "is invalid for input of size",
                 "The view does not fit the number of entries." + (" Groups may differ in size: no fixed table holds them." if ids else ""),
             ),
-            ("numpy() on tensor that requires grad", "numpy carries no gradient. Stay with torch from the log-probs to the loss."),
+            ("numpy() on", "numpy carries no gradient. Stay with torch from the log-probs to the loss."),
             ("nly one element tensors", one),
             ("cannot be converted to Scalar", one),
             ("grad can be implicitly created only for scalar", "The loss must be one number: is a mean or a sum missing?"),
@@ -181,6 +203,8 @@ class Feedback:
         )
         if kind == "NameError":
             return "A name is used that is not defined here: run the cells above first, or look for a typing slip."
+        if kind == "KeyboardInterrupt":
+            return "You stopped it. If it seemed to run for ever: does every loop of yours come to an end?"
         if kind == "UnboundLocalError":
             return "A name is used before it has a value: which line, or which branch of an if, should have set it?"
         return next((words for part, words in known if part in message), "")
@@ -201,16 +225,26 @@ class Feedback:
 
     @staticmethod
     def equal(known, mine):
-        return known[0] == mine[0] and all(abs(a - b) <= 1e-4 * max(1.0, abs(a)) for a, b in zip(known[1:], mine[1:], strict=False))
+        """Within 1e-4 of the size of the numbers themselves: changes of weights are small, ids are large."""
+        if known[0] != mine[0] or not known[0]:
+            return False
+        return all(abs(a - b) <= 1e-7 + 1e-4 * known[1] for a, b in zip(known[1:], mine[1:], strict=True))
 
     @classmethod
     def fingerprint(cls, value):
-        """How many numbers there are, and three weighted sums of them: equal for equal answers, not the answer itself."""
-        numbers = [n if abs(n) < 1e12 else 4321.0 for n in cls.numbers(value)]  # NaN and infinity are numbers like others here
+        """How many numbers (and dimensions), their mean size, two weighted sums: equal for equal answers, not the answer itself."""
+        numbers = [n if abs(n) < 1e12 else 99.25 for n in cls.numbers(value)]  # NaN and infinity are numbers like others here
         if not numbers:
-            return None
-        weighted = [sum(n * (i * k % 17 + 1) for i, n in enumerate(numbers)) / len(numbers) for k in (0, 5, 7)]
-        return [len(numbers)] + [float(f"{w:.6g}") for w in weighted]
+            return [0]
+        weighted = [sum(n * (i * k % 17 + 1) for i, n in enumerate(numbers)) / len(numbers) for k in (5, 7)]
+        weighted.insert(0, sum(map(abs, numbers)) / len(numbers))
+        return [len(numbers) + 1000 * cls.dimensions(value)] + [float(f"{w:.6g}") for w in weighted]
+
+    @classmethod
+    def dimensions(cls, value):
+        """The dimensions of all tensors inside a value together."""
+        inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+        return len(getattr(value, "shape", ())) + sum(map(cls.dimensions, inside))
 
     @classmethod
     def numbers(cls, value):
@@ -218,7 +252,7 @@ class Feedback:
         if isinstance(value, str):
             return [float(ord(c)) for c in value[:200]]
         if value is None:
-            return [-7777.0]
+            return [-99.75]
         if isinstance(value, (bool, int, float)):
             return [float(value)]
         if isinstance(value, dict):

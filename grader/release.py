@@ -122,8 +122,8 @@ def _rounded(text: str) -> object:
 def _digits(line: str) -> object:
     if not line.startswith('  ["'):
         return line
-    entry = json.loads(line.rstrip(",\n"))
-    return [float(f"{x:.4g}") if isinstance(x, float) else x for x in entry]
+    check, *entries = json.loads(line.rstrip(",\n"))
+    return [check, *([float(f"{x:.4g}") if isinstance(x, float) else x for x in entry] for entry in entries)]
 
 
 def _with_ids(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
@@ -169,7 +169,7 @@ def _feedback(notebook: Notebook, following: str) -> str:
         "checks": {c.title: [c.name, c.exercise, c.points] for c in notebook.of_kind("check")},
         "hints": hints(notebook),
         "shapes": shapes(notebook),
-        "mistakes": {name: known[name] for name in known if name in {p[1] for p in prints}},
+        "mistakes": {name: known[name] for name in known if any(name in names.split() for of in prints.values() for names, *_ in of)},
     }
     written = sum(c.points for c in notebook.of_kind("answer"))
     call = "\n".join(
@@ -178,7 +178,7 @@ def _feedback(notebook: Notebook, following: str) -> str:
             f"  notebook={notebook.name!r}, following={following!r}, written={written},",
             *(f"  {name}={json.dumps(table, ensure_ascii=False)}," for name, table in tables.items()),
             "  fingerprints=[",
-            *(f"  {json.dumps(entry, ensure_ascii=False)}," for entry in prints),
+            *(f"  {json.dumps([check, *entries], ensure_ascii=False, separators=(',', ':'))}," for check, entries in prints.items()),
             "  ],",
             ")",
             "hint = feedback.hint",

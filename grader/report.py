@@ -19,13 +19,14 @@ from grader.course import Notebook
 from grader.marks import Ungraded
 from grader.mistakes import versions
 
-BLUE, ORANGE = "#0072B2", "#E69F00"
+BLUE = "#0072B2"
 STYLE = """
 body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; color: #222; background: #fff }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc }
 table { border-collapse: collapse; margin: .6rem 0 1.4rem }
 th, td { padding: .2rem .9rem .2rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #eee }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
+td.bar { width: 10rem } td.bar i { display: block; height: .8rem; margin-top: .35rem; background: #E69F00 }
 svg { max-width: 100%; height: auto }
 """
 
@@ -66,11 +67,11 @@ def _notebook(notebook: Notebook, graded: list[Graded]) -> Iterator[str]:
     yield _scores([hand_in.score for hand_in in graded], sum(cell.points for cell in notebook.of_kind("check", "answer")))
     checks = [verdict for verdict in graded[0].result["checks"] if verdict["points"] is not None]
     passed = Counter(v["check"] for hand_in in graded for v in hand_in.result["checks"] if v["passed"])
-    rates = [(f"{check['exercise']}: {check['title']}", passed[check["check"]] / len(graded)) for check in checks]
+    rates = [(check["exercise"], check["title"], passed[check["check"]] / len(graded)) for check in checks]
     yield _rates(rates)
     for words, rate in (("Everybody passes", 1.0), ("Nobody passes", 0.0)):
-        if same := [title for title, share in rates if share == rate]:
-            yield f"<p>{words}:</p><ul>{''.join(f'<li>{escape(title)}</li>' for title in same)}</ul>"
+        if same := [f"<li>{exercise}: {escape(title)}</li>" for exercise, title, share in rates if share == rate]:
+            yield f"<p>{words}:</p><ul>{''.join(same)}</ul>"
     if rows := _mistakes(notebook, graded):
         yield "<h3>Mistakes by name</h3>"
         yield _table(("hand-ins", "exercise", "mistake"), rows)
@@ -94,26 +95,22 @@ def _scores(scores: list[float], maximum: float) -> str:
     axes = figure.subplots()
     axes.hist(scores, bins=[i - 0.5 for i in range(int(maximum) + 2)], color=BLUE)
     axes.set(xlabel="points", ylabel="hand-ins", xlim=(-0.7, maximum + 0.7))
-    axes.yaxis.get_major_locator().set_params(integer=True)
-    return _svg(figure)
-
-
-def _rates(rates: list[tuple[str, float]]) -> str:
-    figure = Figure(figsize=(10, 0.7 + 0.27 * len(rates)), layout="constrained")
-    axes = figure.subplots()
-    bars = axes.barh([title[:90] for title, _ in rates], [100 * rate for _, rate in rates], color=ORANGE)
-    axes.bar_label(bars, [f"{rate:.0%}" for _, rate in rates], padding=3)
-    axes.invert_yaxis()
-    axes.set(xlabel="hand-ins that pass, in percent", xlim=(0, 108))
-    return _svg(figure)
-
-
-def _svg(figure: Figure) -> str:
-    figure.gca().spines[["top", "right"]].set_visible(False)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
+    axes.spines[["top", "right"]].set_visible(False)
     text = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "grader", "svg.fonttype": "none"}):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return text.getvalue().partition("<svg")[2].join(("<svg", ""))
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _rates(rates: list[tuple[str, str, float]]) -> str:
+    rows = "".join(
+        f"<tr><td><code>{exercise}</code></td><td>{escape(title)}</td>"
+        f'<td class="bar"><i style="width: {rate:.1%}"></i></td><td class="n">{rate:.0%}</td></tr>'
+        for exercise, title, rate in rates
+    )
+    return f"<table><tr><th>exercise</th><th>check</th><th colspan=2>hand-ins that pass</th></tr>{rows}</table>"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

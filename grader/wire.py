@@ -149,7 +149,9 @@ class Channel:
             raise NotData("an integer of thousands of digits") from None
         size = sum(map(len, blocks))
         if len(text) > TEXT_LIMIT or len(text) + size > LIMIT:
-            raise NotData(f"{len(text) + size:,} bytes, more than can cross ({LIMIT:,}, of which {TEXT_LIMIT:,} in lists, numbers and text)")
+            raise NotData(
+                f"{len(text) + size:,} bytes, more than can cross ({LIMIT:,}, of which {TEXT_LIMIT:,} in lists, numbers and text)"
+            )
         self._wait()
         try:
             self._socket.sendall(b"".join([_HEADER.pack(len(text), size), text, *blocks]))

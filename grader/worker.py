@@ -6,6 +6,7 @@ their arguments, and gives back results. Started by the judge as ``python -m gra
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -51,7 +52,7 @@ def main() -> None:
         word, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if word == b"f":
             try:
-                child = spawn(lambda: _serve(descriptors[0], shell), on)
+                child = spawn(functools.partial(_serve, descriptors[0], shell), on)
             except OSError:
                 word = b"x"
             for descriptor in descriptors:
@@ -111,7 +112,9 @@ class Side:
         self._shell = shell
         self._graphs: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
 
-    def answer(self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    def answer(
+        self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
         try:
             match head["op"]:
                 case "run":
@@ -130,7 +133,9 @@ class Side:
         error = result.error_before_exec or result.error_in_exec
         return {"error": _described(error)} if error else {}
 
-    def _call(self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    def _call(
+        self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
         if head["first"]:
             self._graphs.clear()
         if head["name"] not in self._shell.user_ns:

@@ -681,7 +681,7 @@ for _ in range(20):
     for g in (1, 2):
         rows += [(g, draw.choice([0.5, 1.0, -0.5]), 0.0)] * draw.choice([2, 4, 8])
     low, wide, pairs = draw.choice([0.0, 1.0, -2.0]), draw.choice([1.0, 2.0]), draw.randint(1, 3)
-    rows += [(40, low, -1.0), (40, low + wide, 1.0)] * pairs  # as many below as above: -1 and 1
+    rows += [(40, low, -(0.5**0.5)), (40, low, -(0.5**0.5)), (40, low + wide, 2**0.5)] * pairs  # two below for one above
     draw.shuffle(rows)
     answer = group_advantages(torch.tensor([r for _, r, _ in rows]), torch.tensor([g for g, _, _ in rows]))
     torch.testing.assert_close(answer.double(), torch.tensor([a for _, _, a in rows]).double(), atol=1e-5, rtol=0)
@@ -993,7 +993,8 @@ for _ in range(12):
     p, size = draw.uniform(0.05, 0.95), draw.randint(1, 10)
     assert abs(number(dead_group_probability(p, 1)) - 1) < 1e-6
     assert abs(number(dead_group_probability(draw.choice([0.0, 1.0]), size)) - 1) < 1e-6
-    assert abs(number(dead_group_probability(p, 2)) - (1 - 2 * p * (1 - p))) < 1e-6
+    for few in (2, 3):  # of two or three answers, 1 - G p (1 - p)
+        assert abs(number(dead_group_probability(p, few)) - (1 - few * p * (1 - p))) < 1e-6
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -291,20 +291,20 @@ def close(a, b, tolerance):
 #
 # <details><summary>A hint for TODO 1</summary>
 #
-# `group_ids.unique(return_inverse=True)` renames any labels to 0, 1, 2, … . A sum per label is then one
-# `index_add_`, and indexing with the inverse hands each answer its group's number back.
+# The groups: `group_ids.unique(return_inverse=True)` renames any labels to 0, 1, 2, … . A sum per label is then
+# one `index_add_`, and indexing with the inverse hands each answer its group's number back.
 # </details>
 #
 # <details><summary>A hint for TODO 2</summary>
 #
-# The formulas above, in the order in which they stand. `clamp` is torch's name for clip. Keep both
-# surrogates: which of them counts is decided later, answer by answer.
+# The ratio and the band: the formulas above, in the order in which they stand. `clamp` is torch's name for
+# clip. Keep both surrogates: which of them counts is decided later, answer by answer.
 # </details>
 #
 # <details><summary>A hint for TODO 3</summary>
 #
-# Say it aloud: minus, the mean, of the smaller one. The minus stands outside of everything. What would become of
-# "the smaller one" if each surrogate were negated first?
+# The loss, said aloud: minus, the mean, of the smaller one. The minus stands outside of everything. What would
+# become of "the smaller one" if each surrogate were negated first?
 # </details>
 
 # %% solution compute_grpo_loss
@@ -482,7 +482,7 @@ before = {name: x.clone() for name, x in batch.items()}
 _, got = loss_and_advantages(compute_grpo_loss(**batch), 4)
 for name, x in batch.items():
     assert torch.equal(x, before[name]), (
-        f"{name} was {before[name].tolist()} and is {x.tolist()} after the call. Somebody else may still need "
+        f"{name} was {rounded(before[name])} and is {rounded(x)} after the call. Somebody else may still need "
         "it: work on a new tensor."
     )
 assert got.is_floating_point(), (
@@ -494,16 +494,17 @@ assert close(got, torch.tensor([0.5774, 0.5774, 0.5774, -1.7321]), 1e-3), (
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
 for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
-    k = int(torch.randint(2, 6, (1,), generator=draw))  # rewards c and c+2, k of each: the advantages are -1 and 1
-    ids = torch.cat([torch.arange(k), torch.arange(k)])
+    k = int(torch.randint(2, 6, (1,), generator=draw))  # k groups with rewards c, c, c + 3
+    ids = torch.arange(k).repeat(3)
     c = torch.randint(0, 50, (k,), generator=draw)
-    order = torch.randperm(2 * k, generator=draw)
-    ids, rewards = ids[order], torch.cat([c, c + 2])[order].to(kind)
-    log_probs = -torch.rand(2 * k, generator=draw)
+    order = torch.randperm(3 * k, generator=draw)
+    ids, rewards = ids[order], torch.cat([c, c, c + 3])[order].to(kind)
+    right = torch.where(order < 2 * k, -math.sqrt(0.5), math.sqrt(2))
+    log_probs = -torch.rand(3 * k, generator=draw)
     given = [log_probs.clone(), log_probs - 0.1, rewards.clone(), ids.clone()]
     kept = [x.clone() for x in given]
-    _, mine = loss_and_advantages(compute_grpo_loss(*given), 2 * k)
-    assert mine.is_floating_point() and close(mine, torch.where(order < k, -1.0, 1.0), 1e-3), f"rewards of type {kind}"
+    _, mine = loss_and_advantages(compute_grpo_loss(*given), 3 * k)
+    assert mine.is_floating_point() and close(mine, right, 1e-3), f"rewards of type {kind}"
     assert all(torch.equal(a, b) for a, b in zip(given, kept)), "something that came in was changed"
 ### END HIDDEN TESTS
 

@@ -281,11 +281,15 @@ def evaluate(model, prompts, temperature=0.0, force=None, seed=0):
 # habit of it.
 
 # %% given warm_up
+def two(numbers):
+    """Numbers [...] -> their two digits [..., 2]."""
+    return torch.stack([numbers // 10, numbers % 10], -1)
+
+
 def examples(prompts, think, draw):
     """What the warm-up teaches: answers [N, 14], thought about where think [N] is true, hasty elsewhere."""
     running = prompts[:, 0::2].cumsum(1)[:, 1:]  # [N, 3]; the last is the answer
     guess = (running[:, 2] + torch.randint(-4, 5, (len(prompts),), generator=draw)).clamp(0, 36)
-    two = lambda x: torch.stack([x // 10, x % 10], -1)
     thought, hasty = (torch.full((len(prompts), 14), PAD) for _ in range(2))
     thought[:, 0], thought[:, [3, 6]], thought[:, 9], thought[:, 10], thought[:, 13] = THINK, ID[","], ID["</think>"], ID["<answer>"], EOS
     thought[:, [1, 2, 4, 5, 7, 8]], thought[:, 11:13] = two(running).flatten(1), two(running[:, 2])
@@ -752,8 +756,11 @@ def saved_bytes(function, beyond=()):
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        result = function()  # held until we have counted, so that no address is used twice
-    return sum(n for address, n in kept.items() if address not in {x.untyped_storage().data_ptr() for x in beyond})
+        result = function()
+    known = {x.untyped_storage().data_ptr() for x in beyond}
+    size = sum(n for address, n in kept.items() if address not in known)
+    del result  # held until now, so that no address was used twice
+    return size
 
 # %% show memory_of_log_probs
 logits = torch.zeros(4, 32, 50_000, requires_grad=True)
@@ -1647,8 +1654,13 @@ critic_optimizer = torch.optim.AdamW(critic.parameters(), 1e-3, betas=(0.9, 0.95
 def ppo_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta):
     """PPO on the same batch: group_ids are not used, every token has an advantage from the critic."""
     tokens, start, real = batch["tokens"], batch["prompt_length"], batch["mask"].bool()
-    look = lambda model: token_log_probs(response_logits(model, tokens, start), tokens[:, start:])[real][:, None]
-    judge = lambda: response_logits(critic, tokens, start)[..., 0]  # before each token: what is to be expected?
+
+    def look(model):
+        return token_log_probs(response_logits(model, tokens, start), tokens[:, start:])[real][:, None]
+
+    def judge():  # before each token: what is to be expected?
+        return response_logits(critic, tokens, start)[..., 0]
+
     with torch.no_grad():
         ref, old, values = look(reference), look(policy), judge().cpu()
     advantages = torch.zeros_like(values)
@@ -1788,7 +1800,9 @@ silent["whole batch"] = train(copy.deepcopy(base), "whole batch", tamper=whole_b
 silent["wrong groups"] = train(copy.deepcopy(base), "wrong groups", tamper=wrong_groups)
 yours = group_advantages
 try:  # for one run the name means something else
-    group_advantages = lambda rewards, ids, eps=1e-6: rewards - torch.stack([rewards[ids == i].mean() for i in ids])
+    def group_advantages(rewards, ids, eps=1e-6):
+        return rewards - torch.stack([rewards[ids == i].mean() for i in ids])
+
     silent["no std"] = train(copy.deepcopy(base), "no std")
 finally:
     group_advantages = yours
@@ -1881,52 +1895,64 @@ adaptive = train(copy.deepcopy(base), "adaptive beta", target_kl=0.05)
 compare({"fixed .04": usual, "target .05": adaptive}, ("kl", "beta", "greedy"))
 
 # %% [markdown]
-# ADAPTIVE_TEXT
+# Beta falls to about a quarter while the KL is below the target, then climbs by up to a third a step (we chose a rate of .3) and reaches its cap of 1 just before the end. The KL
+# hardly notices: in a run of 30 steps the learning rate is nearly gone by the time beta is strong, and thinking pays more than the rope costs. A controller
+# needs time; in runs of thousands of steps it has it. And a target below the KL of the very behaviour you want is a wish for two things at once.
 
 # %% [markdown]
 # ## One advantage per component
 #
-# Let brevity be worth a little: a right answer earns 1, each token costs .01. Added up before the group is formed, brevity is a whisper where answers
-# differ in accuracy, and full volume where they do not (the std of the group blows it up). The other way normalises each component by itself and then adds
-# the two advantages with weights of your choice, here 1 and .1.
+# Let brevity be worth a little: a right answer earns 1, each token costs .01. Added up before the group is formed, a token is a hundredth of a right answer.
+# The other way normalises each component by itself and then adds the advantages with weights. Then scales no longer matter, and only your weights say what counts.
 #
-# **Guess**: which of the two ends with shorter answers? (To think takes 14 tokens, to guess takes 4.)
+# **Guess**: to think takes 14 tokens, to guess takes 4. What becomes of thinking if brevity has a weight of .1? And a weight of 1?
 
 # %% show components
 def short_and_right(texts, answers):
     return [math_reward(t, a)["accuracy"] - 0.01 * len(re.findall(r"<[^>]*>|.", t)) for t, a in zip(texts, answers)]
 
 
-def one_by_one(batch):
-    length = batch["mask"].float().sum(1)
-    right = (batch["rewards"] + 0.01 * length).round()
-    parts = group_advantages(right, batch["group_ids"]) + 0.1 * group_advantages(-length, batch["group_ids"])
-    return batch | {"rewards": parts}  # grpo_step normalises the sum once more, which changes its scale only
+def one_by_one(weight):
+    def tamper(batch):
+        length = batch["mask"].float().sum(1)
+        right = (batch["rewards"] + 0.01 * length).round()
+        parts = group_advantages(right, batch["group_ids"]) + weight * group_advantages(-length, batch["group_ids"])
+        return batch | {"rewards": parts}  # grpo_step normalises the sum once more, which changes its scale only
+
+    return tamper
 
 
 components = {
     "added up": train(copy.deepcopy(base), "added up", reward=short_and_right),
-    "one by one": train(copy.deepcopy(base), "one by one", reward=short_and_right, tamper=one_by_one),
+    "by itself, weight .1": train(copy.deepcopy(base), "by itself, weight .1", reward=short_and_right, tamper=one_by_one(0.1)),
+    "by itself, weight 1": train(copy.deepcopy(base), "by itself, weight 1", reward=short_and_right, tamper=one_by_one(1.0)),
 }
 compare({"accuracy only": usual, **components}, ("sampled", "length", "dead"))
 
 # %% [markdown]
-# COMPONENTS_TEXT
+# Added up, or by itself with a weight of .1, brevity changes nothing here: all three curves are those of accuracy alone. With a weight of 1 thinking disappears
+# (4 tokens per answer, accuracy where it began): being short is always within reach, being right is not, and each speaks with the same voice. That is the
+# gift and the danger of normalising each component: forgotten scales do no harm, and chosen weights decide everything.
 
 # %% [markdown]
 # ## When your own run is ill: symptoms, causes, mends
 #
-# A picture for each row, all from the runs above.
+# A picture for each row, most of them from the runs above. Three illnesses did not come up yet, so we bring them about: a reward that nearly nobody
+# ever gets, a beta of 10, and a reward for the digit 7 with no leash at all.
 
 # %% show symptoms
+half = max(2, run["experiment_steps"] // 2)
+rare = train(copy.deepcopy(base), "a rare reward", half, reward=lambda texts, answers: [a * (int(right) > 32) for a, right in zip(accuracy(texts, answers), answers)])
+stuck = train(copy.deepcopy(base), "beta = 10", half, beta=10.0)
+sevens = train(copy.deepcopy(base), "a reward for sevens", half, reward=lambda texts, answers: [float(t.count("7")) for t in texts], lr=2e-3, beta=0.0)
 fig, axes = plt.subplots(2, 4, figsize=(12, 5))
 pictures = [
-    ("1 reward flat: dead groups", {"dead, G = 2": (sizes["G = 2"], "dead"), "reward, G = 2": (sizes["G = 2"], "reward")}),
+    ("1 reward flat: dead groups", {"dead groups": (rare, "dead"), "reward": (rare, "reward")}),
     ("2 reward jumps or collapses", {"lr x 20": (failures["lr x 20"], "reward"), "usual": (usual, "reward")}),
     ("3 KL explodes", {"wrong sign": (failures["wrong sign"], "kl"), "lr x 20": (failures["lr x 20"], "kl"), "usual": (usual, "kl")}),
-    ("4 policy barely moves", {"KL, beta 1": (betas["beta 1"], "kl"), "KL, beta .04": (usual, "kl")}),
+    ("4 policy barely moves", {"KL, beta 10": (stuck, "kl"), "KL, beta 1": (betas["beta 1"], "kl"), "KL, beta .04": (usual, "kl")}),
     ("5 ratios pile up at the edge", {"clipped, clip .02": (epsilons["clip 0.02"], "clip_fraction"), "clipped, clip .2": (epsilons["clip 0.2"], "clip_fraction")}),
-    ("6 outputs repeat", {"distinct, lr x 20": (failures["lr x 20"], "distinct"), "distinct, usual": (usual, "distinct")}),
+    ("6 outputs repeat", {"distinct, sevens": (sevens, "distinct"), "distinct, usual": (usual, "distinct")}),
     ("7 reward up, truth down", {"reward": (hacked, "reward"), "truth": (hacked, "sampled")}),
 ]
 for ax, (title, curves) in zip(axes.flat, pictures):

@@ -16,9 +16,9 @@ RUN = ("given", "bring", "solution", "scenario")
 
 
 @functools.cache
-def warm_judge() -> Judge:
-    """One judge for all tests of a process; hangs are noticed soon."""
-    judge = Judge(limits=Limits(check=3, cells=20, hand_in=90))
+def warm_judge(seconds: float = 30) -> Judge:
+    """One judge for all tests of a process that allow a check so many seconds."""
+    judge = Judge(limits=Limits(check=seconds))
     atexit.register(judge.close)
     return judge
 

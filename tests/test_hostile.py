@@ -20,7 +20,7 @@ def processes():
 @pytest.fixture(scope="module")
 def judge():
     os.environ["GRADER_TEST_SECRET"] = "SECRET"
-    judge = warm_judge()
+    judge = warm_judge(5)  # so that hangs are noticed soon
     assert outcome(judge.judge(hand_in())) == HONEST
     return judge
 

@@ -15,6 +15,7 @@ from grader.jail import Layers, command, environment, layers, readable
 HERE = Path(grader.__file__).parent
 linux = pytest.mark.skipif(sys.platform != "linux", reason="there are no layers elsewhere")
 
+OUTSIDE = Path("/tmp/x-from-the-jail")
 TRIES = """
 import json, os, sys, time
 from grader.jail import Layers, settle, spawn
@@ -35,7 +36,7 @@ def run():
         "pid": os.getpid(),
         "passwd": attempt(lambda: open("/etc/passwd").close()),
         "course": attempt(lambda: open(sys.argv[2]).close()),
-        "write": attempt(lambda: open("/tmp/x", "w").close()),
+        "write": attempt(lambda: open("/tmp/x-from-the-jail", "w").close()),
         "write libraries": attempt(lambda: open(os.path.join(sys.prefix, "x"), "w").close()),
         "proc": attempt(lambda: os.listdir("/proc")),
         "signal": attempt(lambda: os.kill(os.getppid() or 1, 0)),
@@ -58,7 +59,9 @@ def tried(on: Layers) -> dict:
     arguments = command(["-P", "-c", TRIES, json.dumps(asdict(on)), str(HERE / "judge.py")], on)
     done = subprocess.run(arguments, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    outside = OUTSIDE.exists()
+    OUTSIDE.unlink(missing_ok=True)
+    return json.loads(done.stdout) | {"written outside": outside}
 
 
 @linux
@@ -73,10 +76,10 @@ def test_the_whole_jail_refuses_everything():
     said = tried(layers())
     assert said.pop("pid") == 1
     assert said.pop("write") is True, "its own empty /tmp"
+    assert not said.pop("written outside")
     assert said.pop("proc") in ([], "PermissionError")
     assert said.pop("signal") == "PermissionError" and said.pop("socket") == "PermissionError" and said.pop("fork") == "PermissionError"
     assert all(v in ("FileNotFoundError", "PermissionError", "OSError") for v in said.values()), said
-    assert not os.path.exists("/tmp/x")
 
 
 @linux
@@ -90,7 +93,7 @@ def test_bubblewrap_alone_hides_files():
 def test_namespaces_alone_hide_processes_and_what_is_written():
     said = tried(Layers(namespaces=True))
     assert said["pid"] == 1 and said["proc"] == [] and said["write"] is True
-    assert not os.path.exists("/tmp/x")
+    assert not said.pop("written outside")
 
 
 @linux
@@ -124,6 +127,7 @@ def test_nothing_is_mounted_outside_a_namespace_of_its_own():
 
 def test_what_holds():
     assert not Layers().holds and not Layers(bubblewrap=True).holds and not Layers(namespaces=True, seccomp=True).holds
+    assert not Layers(bubblewrap=True, seccomp=True).holds, "it would see the /proc of outside"
     assert Layers(landlock=1, seccomp=True).holds and Layers(bubblewrap=True, namespaces=True).holds
     assert [line[:3] for line in Layers(landlock=3).describe()] == ["off", "off", "on ", "off", "on "]
 

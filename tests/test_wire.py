@@ -29,7 +29,28 @@ def crossed(pair, value):
     return unpack(head["value"], came)
 
 
-@pytest.mark.parametrize("value", [None, True, False, 0, -1, 10**40, 0.1, -0.0, math.inf, "", "ä\n\0\ud800", [], (), {}, [[(1, {"a": [None]})]], {1: 2, "1": 3, None: 4, (1, 2): 5}], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        False,
+        0,
+        -1,
+        10**40,
+        0.1,
+        -0.0,
+        math.inf,
+        "",
+        "ä\n\0\ud800",
+        [],
+        (),
+        {},
+        [[(1, {"a": [None]})]],
+        {1: 2, "1": 3, None: 4, (1, 2): 5},
+    ],
+    ids=repr,
+)
 def test_plain_values_cross(pair, value):
     came = crossed(pair, value)
     assert came == value and type(came) is type(value)
@@ -132,7 +153,11 @@ def test_what_is_malformed_is_refused_before_anything_is_allocated(pair, message
         ours.receive()
 
 
-@pytest.mark.parametrize("tree", [{}, ["tensor", 1], ["tensor", -1], ["tensor", True], ["tensor"], ["what"], [], ["dict", 1], ["dict", [["list"], 1]], [["list"]]], ids=repr)
+@pytest.mark.parametrize(
+    "tree",
+    [{}, ["tensor", 1], ["tensor", -1], ["tensor", True], ["tensor"], ["what"], [], ["dict", 1], ["dict", [["list"], 1]], [["list"]]],
+    ids=repr,
+)
 def test_a_tree_that_is_no_value_is_refused(tree):
     with pytest.raises(Malformed):
         unpack(tree, [torch.ones(1)])

@@ -994,6 +994,77 @@ def all_one(rewards, group_ids, eps=1e-6):
     return torch.ones(len(rewards))
 
 
+@mistake("group_advantages")
+def ids_as_float64(rewards, group_ids, eps=1e-6):
+    """The ids were turned into float64, where neighbouring ids beyond 2^53 are the same number.
+
+    Hint: An id is a name, not a quantity. How many whole numbers can a float tell apart?
+    """
+    return by_group(rewards, group_ids.double(), lambda r: in_stds(r, eps))
+
+
+@mistake("group_advantages")
+def minus_one_is_padding(rewards, group_ids, eps=1e-6):
+    """Answers with the id -1 were taken for padding and got 0.
+
+    Hint: Some loaders mark padding by -1. What does the text here say about negative ids?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps)) * (group_ids != -1)
+
+
+@mistake("group_advantages")
+def about_equal_is_equal(rewards, group_ids, eps=1e-6):
+    """A group whose rewards are about equal (torch.allclose) was taken for a dead one.
+
+    Hint: allclose forgives a share of the level. How far apart may two rewards near 1000 be for it?
+    """
+    return by_group(rewards, group_ids, lambda r: r * 0 if torch.allclose(r, r[:1].expand(len(r))) else in_stds(r, eps))
+
+
+@mistake("group_advantages")
+def clamped_at_1e_4(rewards, group_ids, eps=1e-6):
+    """The std was kept above 1e-4, far above the eps that was asked for: small spreads lose their voice.
+
+    Hint: Small is not equal. Which argument says from where on a std is too small to divide by?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, 1e-4))
+
+
+@mistake("group_advantages")
+def clipped_at_three(rewards, group_ids, eps=1e-6):
+    """The advantages were cut to -3 and 3, as some training code does against outliers.
+
+    Hint: How many stds above its siblings is the one success among a hundred failures?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps).clamp(-3, 3))
+
+
+@mistake("group_advantages")
+def padded_with_zeros(rewards, group_ids, eps=1e-6):
+    """The groups were padded to one length with zeros, and the zeros counted in the std.
+
+    Hint: The means are right. Whose distances from the mean are in the sum of squares of a short group?
+    """
+    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
+    table, places, filled = torch.zeros(len(size), int(size.max()), dtype=torch.float64), [], [0] * len(size)
+    for reward, g in zip(rewards.tolist(), group.tolist()):
+        table[g, filled[g]] = reward
+        places.append(filled[g])
+        filled[g] += 1
+    centred = table - table.sum(1, keepdim=True) / size[:, None]
+    std = (centred.square().sum(1, keepdim=True) / size[:, None]).sqrt()
+    return (centred / std.clamp_min(eps))[group, torch.tensor(places)].float()
+
+
+@mistake("group_advantages")
+def half_precision(rewards, group_ids, eps=1e-6):
+    """The rewards went through 16-bit floats, in which 1000.3 and 1000.4 are the same number.
+
+    Hint: The formula is right. How many digits of a reward near 1000 are left where it is applied?
+    """
+    return by_group(rewards.half().to(torch.float32), group_ids, lambda r: in_stds(r, eps))
+
+
 @right("group_advantages")
 def double_mask_loop(rewards, group_ids, eps=1e-6):
     """A loop over the ids with masks, float64 inside."""

@@ -984,6 +984,81 @@ def all_pairs(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, 
     return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
 
 
+@mistake("compute_grpo_loss")
+def ids_as_int32(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ids were cut to 32 bits, where different large ids can become the same.
+
+    Hint: An id is a name, not a quantity. What is left of 2^60 + 7 in 32 bits?
+    """
+    advantages = own_group_advantages(rewards, group_ids.int(), eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def ids_as_floats(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The ids were turned into floats, in which neighbouring large ids are the same number.
+
+    Hint: An id is a name, not a quantity. Can a float tell 10^15 from 10^15 + 1, and 2^62 from 2^62 + 1?
+    """
+    advantages = own_group_advantages(rewards, group_ids.float(), eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def small_std_is_dead(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Groups with a std below .01 were taken for dead.
+
+    Hint: Small is not equal. Which argument says from where on a std is too small to divide by?
+    """
+    std = torch.stack([rewards[group_ids == g].double().std(unbiased=False) for g in group_ids])
+    advantages = torch.where(std < 0.01, 0.0, own_group_advantages(rewards, group_ids, eps))
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def clipped_advantages(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The advantages were cut to -5 and 5, as some training code does against outliers.
+
+    Hint: Only the ratio has a band. How many stds above its siblings is one success among a hundred failures?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps).clamp(-5, 5)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def sixteen_bit_rewards(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The rewards went through bfloat16, which keeps about three digits of them.
+
+    Hint: The formula is right. What is left of 1000.25 in a number of three digits?
+    """
+    advantages = own_group_advantages(rewards.bfloat16(), group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def dual_clip(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The loss of a bad answer was bounded once more, at a ratio of 3: dual-clip PPO, as verl has it.
+
+    Hint: A bad answer that became far more likely is a slip that must be mended. Does your loss still feel it?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    surrogate = torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
+    return -torch.where(advantages < 0, surrogate.max(3 * advantages), surrogate).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def clip_higher(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The band reached further up than down, as DAPO's does.
+
+    Hint: How far is it from 1 to the upper edge of your band, and how far to the lower one?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    band = ratio.clamp(1 - clip_range, 1 + 1.4 * clip_range)
+    return -torch.min(ratio * advantages, band * advantages).mean(), advantages
+
+
 @right("compute_grpo_loss")
 def mask_per_group(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """A loop over the groups, each by its mask: slow but right."""
@@ -1591,6 +1666,15 @@ def detached_response(log_probs_new, log_probs_old, mask):
     return torch.exp((log_probs_new.detach() - log_probs_old).masked_fill(~mask, 0.0).sum(dim=1))
 
 
+@mistake("response_ratio")
+def probabilities_multiplied(log_probs_new, log_probs_old, mask):
+    """The padding was replaced after exp: the ratio is clean, but the gradient meets 0 times infinity on its way back.
+
+    Hint: The backward pass multiplies too. What had exp already met when the padding was taken out?
+    """
+    return torch.exp(log_probs_new - log_probs_old).masked_fill(~mask, 1.0).prod(1)
+
+
 @right("response_ratio")
 def where_ratio(log_probs_new, log_probs_old, mask):
     """torch.where on the difference."""
@@ -1980,9 +2064,9 @@ def sequence_and_token_swapped(log_probs_new, log_probs_old, advantages, mask, c
 
 @mistake("grpo_token_loss")
 def options_fall_through(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """An `if` stands where `elif` is meant, so that "sequence" ends in the last branch.
+    """Under "sequence" the sum over all tokens was divided by N x T, as under "constant".
 
-    Hint: Follow aggregate="sequence" line by line to the end of your function. Which branches does it visit?
+    Hint: mean() counts the padded places too. Or does an `if` stand where `elif` is meant, so that the last branch wins?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
     if aggregate == "sequence":
@@ -2148,6 +2232,41 @@ def clip_ratio_only_always_token(log_probs_new, log_probs_old, advantages, mask,
     ratio = token_ratio(log_probs_new, log_probs_old, mask)
     per_token = -torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
     return aggregated(per_token, mask, "token")
+
+
+@mistake("grpo_token_loss")
+def dual_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The loss of a bad answer's token was bounded once more, at a ratio of 3: dual-clip PPO, as verl has it.
+
+    Hint: A bad token that became far more likely is a slip that must be mended. Does your loss still feel it?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    A = advantages[:, None]
+    return aggregated(torch.where(A < 0, per_token.min(-3 * A), per_token), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def dead_tokens_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Under "token" the tokens of answers with an advantage of 0 were left out of the count.
+
+    Hint: An answer that teaches nothing has tokens too. Whom does the count ask about the advantage?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    if aggregate == "token":
+        alive = mask & (advantages != 0)[:, None]
+        return per_token.masked_fill(~alive, 0.0).sum() / alive.sum().clamp_min(1)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def running_product_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The ratio at each token was the product of all ratios up to it.
+
+    Hint: Each token has a ratio of its own, whatever stands before it.
+    """
+    ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).cumsum(1).exp()
+    A = advantages[:, None]
+    return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate)
 
 
 @right("grpo_token_loss")

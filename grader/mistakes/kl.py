@@ -456,6 +456,32 @@ def only_nan_is_padding(values, mask, dim=None):
     return real.sum() / keep.sum().clamp_min(1) if dim is None else real.sum(dim) / keep.sum(dim).clamp_min(1)
 
 
+@mistake("masked_mean")
+def zeros_not_counted(values, mask, dim=None):
+    """The entries that are not 0 were counted, so that a real token worth exactly 0 went missing.
+
+    Hint: A token that both models like alike has a k3 of 0, and is real. Which of the two arguments knows what to count?
+    """
+    real = values.masked_fill(~mask.bool(), 0.0)
+    if dim is None:
+        return real.sum() / (real != 0).sum().clamp_min(1)
+    return real.sum(dim) / (real != 0).sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def negative_is_last(values, mask, dim=None):
+    """Every negative dim was taken for the last dimension.
+
+    Hint: In torch -1 is the last dimension. Which one is -2?
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    if dim is None:
+        return real.sum() / mask.sum().clamp_min(1)
+    dim = max(dim, -1)
+    return real.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
 @right("masked_mean")
 def where(values, mask, dim=None):
     """torch.where, then sum over sum."""
@@ -1477,6 +1503,81 @@ def clip_count(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     metrics["clip_fraction"] = metrics["clip_fraction"] * mask.bool().sum()
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def dual_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The loss of a bad response's token was bounded once more, at a ratio of 3: dual-clip PPO, as verl has it.
+
+    Hint: A bad token that became far more likely is a slip that must be mended. Does your loss still feel it?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, a = torch.exp(new - old), advantages[:, None]
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    surrogate = torch.where(a < 0, torch.maximum(surrogate, 3 * a), surrogate)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_cut_at_ten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """k3 was cut at 10, as verl does: a token that drifted far is no longer pulled back.
+
+    Hint: Where the drift is largest the leash must pull hardest. What is the gradient of a clamp beyond its edge?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = (torch.exp(ref - new) - (ref - new) - 1).clamp(max=10)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def zero_beta_is_default(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """A beta of 0 was taken for none at all, and replaced by 0.04 (`beta or 0.04`).
+
+    Hint: 0 is false in Python, and a beta all the same. What does a caller want who says beta=0?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + (beta or 0.04) * k3, mask, aggregate)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def clip_share_in_log_space(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """clip_fraction compares the log-ratio with +-eps, not the ratio with 1 +- eps: nearly the same, not the same.
+
+    Hint: With eps = 0.33, is a ratio of 0.7 inside the range? Is its logarithm within 0.33 of 0?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, a = torch.exp(new - old), advantages[:, None]
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    clipped = ((a > 0) & (new - old > clip_range)) | ((a < 0) & (new - old < -clip_range))
+    metrics["clip_fraction"] = masked_mean(clipped.float(), mask)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def clip_share_with_the_dead(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """clip_fraction counts tokens of dead groups as well: A >= 0 stands where A > 0 is asked.
+
+    Hint: A token counts when clipping took its gradient away. Which gradient has a response with an advantage of 0?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, a = torch.exp(new - old), advantages[:, None]
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    clipped = ((a >= 0) & (ratio > 1 + clip_range)) | ((a < 0) & (ratio < 1 - clip_range))
+    metrics["clip_fraction"] = masked_mean(clipped.float(), mask)
     return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
 
 

@@ -1,7 +1,6 @@
 """Wrong and right versions of the exercises of notebook 4. Free names are the notebook's own (given cells and the key)."""
 
 import copy
-import math
 import re
 import unicodedata
 from fractions import Fraction
@@ -1399,7 +1398,10 @@ def off_by_one(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     start = batch["prompt_length"]
-    later = lambda model: token_log_probs(model(batch["tokens"])[:, start:], batch["tokens"][:, start:])
+
+    def later(model):
+        return token_log_probs(model(batch["tokens"])[:, start:], batch["tokens"][:, start:])
+
     with torch.no_grad():
         ref, old = later(reference), later(policy)
     for _ in range(inner_epochs):
@@ -1670,7 +1672,10 @@ def other_temperature(policy, reference, optimizer, batch, inner_epochs=2, clip_
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     start = batch["prompt_length"]
-    warm = lambda model: token_log_probs(response_logits(model, batch["tokens"], start), batch["tokens"][:, start:], temperature=0.7)
+
+    def warm(model):
+        return token_log_probs(response_logits(model, batch["tokens"], start), batch["tokens"][:, start:], temperature=0.7)
+
     with torch.no_grad():
         ref, old = warm(reference), warm(policy)
     for _ in range(inner_epochs):
@@ -1692,7 +1697,10 @@ def old_under_no_grad(policy, reference, optimizer, batch, inner_epochs=2, clip_
 def whole_texts(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
     """The model over the whole text and the shift by hand, without response_logits."""
     tokens, p, mask = batch["tokens"], batch["prompt_length"], batch["mask"].float()
-    look = lambda model: torch.log_softmax(model(tokens)[:, p - 1 : -1], -1).gather(-1, tokens[:, p:, None]).squeeze(-1)
+
+    def look(model):
+        return torch.log_softmax(model(tokens)[:, p - 1 : -1], -1).gather(-1, tokens[:, p:, None]).squeeze(-1)
+
     adv = group_advantages(batch["rewards"].clone(), batch["group_ids"])
     old, ref = look(policy).detach(), look(reference).detach()
     metrics = {}
@@ -1763,7 +1771,10 @@ def weighted_microbatches(policy, reference, optimizer, batch, inner_epochs=2, c
 def one_answer_at_a_time(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
     """A loop over single answers; slow, and right."""
     advantages, p = group_advantages(batch["rewards"], batch["group_ids"]), batch["prompt_length"]
-    look = lambda model: torch.cat([token_log_probs(response_logits(model, row[None], p), row[None, p:]) for row in batch["tokens"]])
+
+    def look(model):
+        return torch.cat([token_log_probs(response_logits(model, row[None], p), row[None, p:]) for row in batch["tokens"]])
+
     with torch.no_grad():
         old, ref = look(policy), look(reference)
     for _ in range(inner_epochs):

@@ -1938,13 +1938,13 @@ compare({"accuracy only": usual, **components}, ("sampled", "length", "dead"))
 # ## When your own run is ill: symptoms, causes, mends
 #
 # A picture for each row, most of them from the runs above. Three illnesses did not come up yet, so we bring them about: a reward that nearly nobody
-# ever gets, a beta of 10, and a reward for the digit 7 with no leash at all.
+# ever gets, a beta of 10, and a reward for the answer 18 whatever the question, with no leash at all.
 
 # %% show symptoms
 half = max(2, run["experiment_steps"] // 2)
 rare = train(copy.deepcopy(base), "a rare reward", half, reward=lambda texts, answers: [a * (int(right) > 32) for a, right in zip(accuracy(texts, answers), answers)])
 stuck = train(copy.deepcopy(base), "beta = 10", half, beta=10.0)
-sevens = train(copy.deepcopy(base), "a reward for sevens", half, reward=lambda texts, answers: [float(t.count("7")) for t in texts], lr=2e-3, beta=0.0)
+parrot = train(copy.deepcopy(base), "a reward for 18", half, reward=lambda texts, answers: [float(extract_answer(t) == "18") for t in texts], lr=2e-3, beta=0.0)
 fig, axes = plt.subplots(2, 4, figsize=(12, 5))
 pictures = [
     ("1 reward flat: dead groups", {"dead groups": (rare, "dead"), "reward": (rare, "reward")}),
@@ -1952,7 +1952,7 @@ pictures = [
     ("3 KL explodes", {"wrong sign": (failures["wrong sign"], "kl"), "lr x 20": (failures["lr x 20"], "kl"), "usual": (usual, "kl")}),
     ("4 policy barely moves", {"KL, beta 10": (stuck, "kl"), "KL, beta 1": (betas["beta 1"], "kl"), "KL, beta .04": (usual, "kl")}),
     ("5 ratios pile up at the edge", {"clipped, clip .02": (epsilons["clip 0.02"], "clip_fraction"), "clipped, clip .2": (epsilons["clip 0.2"], "clip_fraction")}),
-    ("6 outputs repeat", {"distinct, sevens": (sevens, "distinct"), "distinct, usual": (usual, "distinct")}),
+    ("6 outputs repeat", {"distinct, always 18": (parrot, "distinct"), "distinct, usual": (usual, "distinct")}),
     ("7 reward up, truth down", {"reward": (hacked, "reward"), "truth": (hacked, "sampled")}),
 ]
 for ax, (title, curves) in zip(axes.flat, pictures):

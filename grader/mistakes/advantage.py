@@ -5,6 +5,7 @@ Free names are the notebook's own (given cells and the key).
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import torch
@@ -1734,3 +1735,69 @@ def size_numpy(p, target):
     sizes = np.arange(1, 10_000)
     enough = np.flatnonzero(p**sizes + (1 - p) ** sizes <= target)
     return int(sizes[enough[0]]) if len(enough) else None
+
+
+@right("group_advantages")
+def cumulative_sums(rewards, group_ids, eps=1e-6):
+    """Sorted by id; a group's sum is a difference of two running sums."""
+    order = group_ids.argsort()
+    r, ids = rewards[order].double(), group_ids[order]
+    r = r - r[0]
+    ends = torch.cat([(ids[1:] != ids[:-1]).nonzero().flatten() + 1, torch.tensor([len(ids)])])
+    starts = torch.cat([torch.tensor([0]), ends[:-1]])
+    size = ends - starts
+
+    def mean(x):
+        running = torch.cat([x.new_zeros(1), x.cumsum(0)])
+        return ((running[ends] - running[starts]) / size).repeat_interleave(size)
+
+    uniform = torch.cat([(r[a:b] == r[a]).all().expand(b - a) for a, b in zip(starts.tolist(), ends.tolist())])
+    centred = (r - mean(r)).masked_fill(uniform, 0.0)
+    out = torch.empty(len(r), dtype=torch.float64)
+    out[order] = centred / mean(centred**2).clamp_min(0).sqrt().clamp_min(eps)
+    return out.to(rewards.dtype if rewards.is_floating_point() else torch.float32)
+
+
+@right("group_advantages")
+def exact_fractions(rewards, group_ids, eps=1e-6):
+    """Exact sums of fractions, one group at a time."""
+    places = {}
+    for i, g in enumerate(group_ids.tolist()):
+        places.setdefault(g, []).append(i)
+    out = [0.0] * len(rewards)
+    for group in places.values():
+        r = [Fraction(rewards[i].item()) for i in group]
+        mean = sum(r) / len(r)
+        std = math.sqrt(sum((x - mean) ** 2 for x in r) / len(r))
+        for i, x in zip(group, r):
+            out[i] = float(x - mean) / max(std, eps)
+    return torch.tensor(out, dtype=rewards.dtype if rewards.is_floating_point() else torch.float32)
+
+
+@right("group_advantages")
+def running_mean_and_spread(rewards, group_ids, eps=1e-6):
+    """Mean and spread kept up to date answer by answer (Welford)."""
+    state = {}
+    for r, g in zip(rewards.tolist(), group_ids.tolist()):
+        n, mean, spread = state.get(g, (0, 0.0, 0.0))
+        n, step = n + 1, r - mean
+        mean = mean + step / n
+        state[g] = n, mean, spread + step * (r - mean)
+    out = [(r - state[g][1]) / max((state[g][2] / state[g][0]) ** 0.5, eps) for r, g in zip(rewards.tolist(), group_ids.tolist())]
+    return torch.tensor(out, dtype=rewards.dtype if rewards.dtype.is_floating_point else torch.float32)
+
+
+@right("dead_group_probability")
+def dead_binomial(p, group_size):
+    """The two ends of the binomial distribution."""
+    return sum(math.comb(group_size, k) * p**k * (1 - p) ** (group_size - k) for k in {0, group_size}) + 0.0
+
+
+@right("gae_advantages")
+def gae_convolution(rewards, values, gamma=0.99, lam=0.95):
+    """Surprises weighted by powers, as one product with a triangle of exponents."""
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    n = len(surprises)
+    ahead = torch.arange(n)[None, :] - torch.arange(n)[:, None]
+    weights = torch.where(ahead >= 0, (gamma * lam) ** ahead.clamp_min(0).double(), 0.0)
+    return (weights @ surprises.double()).to(surprises.dtype)

@@ -2372,3 +2372,58 @@ def cleaned_padding_token(log_probs_new, log_probs_old, advantages, mask, clip_r
     else:
         loss = surrogate.sum() / surrogate.numel()
     return -loss
+
+
+@right("compute_grpo_loss")
+def four_regions(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The flat regions named one by one, the gradient stopped there by hand."""
+    same = group_ids[:, None] == group_ids[None, :]
+    r = rewards.double()
+    size = same.sum(1)
+    mean = torch.where(same, r[None, :], 0.0).sum(1) / size
+    centred = r - mean
+    std = (torch.where(same, centred[None, :] ** 2, 0.0).sum(1) / size).sqrt()
+    advantages = (centred / std.clamp_min(eps)).to(log_probs_new.dtype)
+    ratio = (log_probs_new - log_probs_old).exp()
+    flat_above = (advantages > 0) & (ratio > 1 + clip_range)
+    flat_below = (advantages < 0) & (ratio < 1 - clip_range)
+    held = torch.where(flat_above, 1 + clip_range, torch.where(flat_below, 1 - clip_range, ratio))
+    return -(held * advantages).sum() / len(rewards), advantages
+
+
+@right("compute_grpo_loss")
+def sorted_pair(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The smaller surrogate is the first of the two once sorted; groups walked through by their unique ids."""
+    advantages = torch.zeros(len(rewards), dtype=log_probs_new.dtype)
+    for g in group_ids.unique().tolist():
+        mine = group_ids == g
+        r = rewards[mine].double()
+        advantages[mine] = ((r - r.mean()) / r.var(unbiased=False).sqrt().clamp(min=eps)).to(advantages.dtype)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    both = torch.stack([ratio * advantages, torch.clip(ratio, 1 - clip_range, 1 + clip_range) * advantages], dim=1)
+    return both.sort(dim=1).values[:, 0].mean().neg(), advantages
+
+
+@right("first_step_gradient")
+def mean_of_one_each_first(advantages):
+    """The gradient of minus a mean, by the chain rule with a vector of ones."""
+    return torch.ones_like(advantages) / advantages.shape[0] * advantages * -1
+
+
+@right("response_ratio")
+def difference_once_ratio(log_probs_new, log_probs_old, mask):
+    """The difference first, token by token, then one sum."""
+    return torch.where(mask, log_probs_new, 0.0).sub(torch.where(mask, log_probs_old, 0.0)).sum(-1).exp()
+
+
+@right("grpo_token_loss")
+def weights_once_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Each token's weight in the loss is worked out first; the rest is one weighted sum."""
+    n, _ = mask.shape
+    m = mask.double()
+    lengths = m.sum(1, keepdim=True).clamp_min(1)
+    weights = {"sequence": m / lengths / n, "token": m / m.sum().clamp_min(1), "constant": m / m.numel()}[aggregate]
+    ratio = (torch.where(mask, log_probs_new, 0.0) - torch.where(mask, log_probs_old, 0.0)).exp()
+    A = advantages.unsqueeze(-1)
+    worse = torch.minimum(A * ratio, A * ratio.clamp(1 - clip_range, 1 + clip_range))
+    return -(weights.to(worse.dtype) * worse).sum()

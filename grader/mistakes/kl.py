@@ -1976,3 +1976,52 @@ def middle_of_three(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The middle of three sorted numbers."""
     error = sorted((-1, kl / target - 1, 1))[1]
     return sorted((low, beta * math.exp(rate * error), high))[1]
+
+
+@right("kl_estimates")
+def by_the_inverse_ratio(log_probs, ref_log_probs):
+    """All three from ref - new."""
+    back = torch.sub(ref_log_probs, log_probs)
+    return back.neg(), back.square().mul(0.5), torch.special.expm1(back).sub(back)
+
+
+@right("masked_mean")
+def zeros_multiplied_in(values, mask, dim=None):
+    """Cleaned, then one product of weights."""
+    keep = mask != 0
+    clean = torch.where(keep, values, torch.zeros((), dtype=values.dtype))
+    count = keep.to(values.dtype)
+    if dim is None:
+        clean, count, dim = clean.flatten(), count.flatten(), 0
+    return (clean * count).sum(dim=dim) / torch.maximum(count.sum(dim=dim), torch.ones((), dtype=values.dtype))
+
+
+@right("adapt_beta")
+def sorted_in_the_middle(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The middle of three, twice."""
+    error = sorted([-1.0, (kl - target) / target, 1.0])[1]
+    return sorted([low, math.e ** (rate * error) * beta, high])[1]
+
+
+@right("grpo_objective")
+def one_sum_of_weights(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """Each token's weight first, then one weighted sum for the loss and for every metric."""
+    keep = mask.bool()
+    per_token = keep.double() / keep.sum().clamp_min(1)
+    weights = {
+        "sequence": keep.double() / keep.sum(1, keepdim=True).clamp_min(1) / len(keep),
+        "token": per_token,
+        "constant": keep.double() / keep.numel(),
+    }[aggregate]
+    new, old, ref = (torch.where(keep, x, 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))
+    a = advantages.unsqueeze(1)
+    ratio = (new - old).exp()
+    bound = torch.where(a >= 0, ratio.clamp(max=1 + clip_range), ratio.clamp(min=1 - clip_range))
+    leash = torch.expm1(ref - new) - (ref - new)
+    loss = ((beta * leash - bound * a) * weights.to(new.dtype)).sum()
+    share = (bound.ne(ratio) & (a != 0)).to(new.dtype)
+    with torch.no_grad():
+        told = [(x * per_token.to(x.dtype)).sum() for x in (-bound * a, leash, share)]
+    return loss, dict(zip(("policy_loss", "kl", "clip_fraction"), told))

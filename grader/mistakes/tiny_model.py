@@ -1794,3 +1794,20 @@ def reference_frozen_again(policy, reference, optimizer, batch, inner_epochs=2, 
     batch = {k: v.clone() if torch.is_tensor(v) else v for k, v in batch.items()}
     ref = log_probs_of(reference, batch)
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, ref=ref.detach())
+
+
+@right("response_mask")
+def by_counting_back(tokens, eos_id):
+    """An end before this token: the running count, moved one to the right."""
+    seen = (tokens == eos_id).int().cumsum(1)
+    before = torch.cat([torch.zeros_like(seen[:, :1]), seen[:, :-1]], dim=1)
+    return before < 1
+
+
+@right("token_log_probs")
+def shifted_by_the_largest(logits, tokens, temperature=1.0):
+    """The largest logit subtracted first, the normaliser written out, the chosen one picked with take_along_dim."""
+    z = logits / temperature
+    z = z - z.amax(-1, keepdim=True).detach()
+    z = z - z.exp().sum(-1, keepdim=True).log()
+    return torch.take_along_dim(z, tokens.unsqueeze(-1), -1).squeeze(-1)

@@ -44,5 +44,5 @@ def _entries(notebook: Notebook) -> Iterator[Entry]:
             error, own = failure(check, names, hidden=False)
             if isinstance(error, AssertionError):
                 ways = Feedback.evidence(error, own)
-                of_words = len(ways) > 1 and (ways[0] == [0] or Feedback.equal(right[check.name], ways[0]))
+                of_words = len(ways) > 1 and (not ways[0][0] or Feedback.equal(right[check.name], ways[0]))
                 yield [check.name, version.name, *ways[of_words]]

@@ -233,7 +233,8 @@ def _limit() -> None:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         Path("/proc/self/oom_score_adj").write_text("1000")  # when the machine's memory runs out, this one goes
     for what, amount in (
-        ("AS", size + MEMORY), ("CPU", CPU), ("FSIZE", FILE), ("NOFILE", FILES), ("NPROC", PROCESSES), ("CORE", 0), ("MEMLOCK", 0), ("MSGQUEUE", 0),
+        ("AS", size + MEMORY), ("CPU", CPU), ("FSIZE", FILE), ("NOFILE", FILES), ("NPROC", PROCESSES), ("CORE", 0), ("MEMLOCK", 0),
+        ("MSGQUEUE", 0),
     ):  # fmt: skip
         limit = getattr(resource, f"RLIMIT_{what}", None)
         if limit is not None and not (what == "AS" and sys.platform != "linux"):  # macOS knows no such limit

@@ -81,12 +81,12 @@ class Feedback:
         """
         words = "".join(c for c in str(error) if c.isalpha())
         if "got" in names:
-            return [cls.fingerprint(names["got"]), cls.fingerprint([names["got"], words])]
+            return [cls.fingerprint(names["got"]), cls.fingerprint(names["got"], words)]
         frame = error.__traceback__
         while frame.tb_next:
             frame = frame.tb_next
         arguments = frame.tb_frame.f_code.co_varnames[: frame.tb_frame.f_code.co_argcount]
-        return [cls.fingerprint([[frame.tb_frame.f_locals.get(a) for a in arguments[:1]], words])]
+        return [cls.fingerprint([frame.tb_frame.f_locals.get(a) for a in arguments[:1]], words)]
 
     def explained(self, exercise, error):
         """What an error of Python's usually means here; nothing where that is not known."""
@@ -231,14 +231,14 @@ class Feedback:
         return all(abs(a - b) <= 1e-7 + 1e-4 * known[1] for a, b in zip(known[1:], mine[1:], strict=True))
 
     @classmethod
-    def fingerprint(cls, value):
-        """How many numbers (and dimensions), their mean size, two weighted sums: equal for equal answers, not the answer itself."""
+    def fingerprint(cls, value, words=""):
+        """Equal for equal answers, not the answer itself: how many numbers (dimensions, words), their mean size, two weighted sums."""
         numbers = [n if abs(n) < 1e12 else 99.25 for n in cls.numbers(value)]  # NaN and infinity are numbers like others here
-        if not numbers:
-            return [0]
+        form = len(numbers) + 1000 * cls.dimensions(value) + 1000000 * (sum(ord(c) * (i + 1) for i, c in enumerate(words)) % 99991)
+        numbers = numbers or [0.0]
         weighted = [sum(n * (i * k % 17 + 1) for i, n in enumerate(numbers)) / len(numbers) for k in (5, 7)]
         weighted.insert(0, sum(map(abs, numbers)) / len(numbers))
-        return [len(numbers) + 1000 * cls.dimensions(value)] + [float(f"{w:.6g}") for w in weighted]
+        return [form] + [float(f"{w:.6g}") for w in weighted]
 
     @classmethod
     def dimensions(cls, value):

@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 from conftest import COURSE
+from diagnosing import in_grading, in_the_notebook, is_named
 
 from grader.inprocess import failure, namespace
 from grader.mistakes import versions
@@ -17,6 +18,11 @@ CASES = [(nb, v) for nb in COURSE for v in versions(nb.name)]
 def names_of(case):
     notebook, version = case
     return f"{notebook.name[:2]}-{version.exercise}-{version.name}"
+
+
+def seeded(notebook, version):
+    """The notebook on one of two secret seeds: half of the versions on each."""
+    return notebook.with_seed(SEEDS[sum(map(ord, version.name)) % len(SEEDS)])
 
 
 @functools.cache
@@ -119,7 +125,10 @@ def test_a_cheat_scores_nothing(notebook, kind):
 
 
 def test_the_table_of_mistakes_and_checks(capsys):
-    """Printed, so that a check that catches nothing is seen; each check must catch a known mistake."""
+    """Printed, so that a check that catches nothing and a mistake without a name are seen; each check must catch a known mistake.
+
+    A notebook names only what its visible checks see: "passes" is caught by a hidden test alone, "explained" raises an error.
+    """
     lines, idle = [], []
     for notebook in COURSE:
         wrong = [v for v in versions(notebook.name) if v.wrong]
@@ -127,11 +136,16 @@ def test_the_table_of_mistakes_and_checks(capsys):
             checks = [c.name for c in notebook.of_kind("check") if c.exercise == exercise]
             caught = dict.fromkeys(checks, 0)
             lines.append(f"\n{notebook.name} {exercise}: " + "  ".join(f"{i}={name}" for i, name in enumerate(checks, 1)))
+            lines.append(" " * (34 + 3 * len(checks)) + "   in the notebook / in grading")
             for version in [v for v in wrong if v.exercise == exercise]:
                 result = verdicts(notebook, exercise, version.source)
                 for name in checks:
                     caught[name] += bool(result[name])
                 lines.append(f"  {version.name:32}" + "".join(f"{i:>3}" if result[n] else "  ." for i, n in enumerate(checks, 1)))
+                found = in_grading(seeded(notebook, version), version)
+                named = "named" if is_named(version, found) else f"NOT NAMED {found}"
+                together = {name for names in found.values() for name in names if name != version.name}
+                lines[-1] += f"   {in_the_notebook(notebook, version):9} / {named}" + (f", as is {', '.join(sorted(together))}" if together else "")
             idle += [name for name, n in caught.items() if not n]
     with capsys.disabled():
         print("\n".join(lines))

@@ -46,7 +46,8 @@ def jupyter():
 @contextlib.contextmanager
 def serving(*arguments, cwd):
     command = [sys.executable, "-m", "jupyter", *arguments, "--no-browser", "--allow-root", "--port=0"]
-    server = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # the kernel chooses, as for a learner
+    server = subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
         seen = ""

@@ -1,0 +1,65 @@
+"""An instructor in nbgrader's formgrader, in a real browser: hand-ins autograded by its button, a written answer read and marked."""
+
+import sys
+import time
+from pathlib import Path
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from toy import hand_in_bytes, put, toy_course
+
+from grader.classroom import grade, new
+
+WRONG = "def double(x):\n    return x + 1"
+
+
+def test_a_class_is_graded_and_marked_in_the_formgrader(browser, jupyter, tmp_path):
+    (tmp_path / "course").mkdir()
+    course = toy_course(tmp_path / "course")[:1]
+    directory = tmp_path / "class"
+    new(directory, course, say=lambda line: None)
+    put(directory, "anna", course[0], hand_in_bytes(course[0], why="Because two is more than one."))
+    grade(directory, jobs=1, say=lambda line: None)
+    put(directory, "bo", course[0], hand_in_bytes(course[0], double=WRONG))
+    with jupyter("server", cwd=directory) as address:
+        base, token = address.split("?")
+        browser.get(f"{base.removesuffix('tree').rstrip('/')}/formgrader?{token}")
+        shows(browser, "01_double")
+        click(browser, "//td[contains(@class, 'num-submissions')]//a")
+        shows(browser, "anna", "bo")
+        click(browser, "//tr[td[contains(., 'bo')]]//td[contains(@class, 'autograde')]//a")
+        until(lambda: "Successfully autograded" in text(browser), browser)
+        click(browser, "//button[contains(., 'OK')]")
+        base = browser.current_url.split("/formgrader")[0]
+        browser.get(f"{base}/formgrader/gradebook/01_double/01_double")
+        shows(browser, "Submission #1", "Submission #2")
+        click(browser, "//td[contains(@class, 'name')]//a[contains(., 'Submission')]")
+        until(lambda: browser.find_elements(By.CSS_SELECTOR, "input.score"), browser)
+        seen = browser.page_source
+        assert "this part of double is right" in seen or "Every number is doubled" in seen
+        scores = [box for box in browser.find_elements(By.CSS_SELECTOR, "input.score") if box.is_displayed()]
+        scores[-1].send_keys("2", Keys.TAB)  # the written answer
+        until(lambda: "2" in scores[-1].get_attribute("value"), browser)
+
+
+def click(browser, path):
+    until(lambda: browser.find_elements(By.XPATH, path), browser)
+    browser.find_elements(By.XPATH, path)[0].click()
+
+
+def text(browser):
+    return browser.find_element(By.TAG_NAME, "body").text
+
+
+def shows(browser, *words):
+    until(lambda: all(word in text(browser) for word in words), browser)
+
+
+def until(true, browser, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, browser.current_url + "\n" + text(browser)[:3000]
+        time.sleep(0.3)

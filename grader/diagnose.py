@@ -66,7 +66,9 @@ def copied(value: Any) -> Any:
     tensors: list[torch.Tensor] = []
     tree = pack(value, tensors)
     own = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
-    return unpack(tree, [mine if t.is_leaf else mine.clone() for t, mine in zip(tensors, own, strict=True)])  # a leaf refuses to be written to
+    return unpack(
+        tree, [mine if t.is_leaf else mine.clone() for t, mine in zip(tensors, own, strict=True)]
+    )  # a leaf refuses to be written to
 
 
 def diagnose(notebook: Notebook, passed: Mapping[str, bool], traces: Mapping[str, Sequence[Call]]) -> dict[str, list[Version]]:
@@ -239,7 +241,11 @@ def _replay(names: Mapping[str, Any], call: Call, answer: Call) -> None:
     for went, _ in call.products:
         try:
             asked = [(r, g) for r, g in zip(results, went, strict=True) if g is not None]
-            came = torch.autograd.grad([r for r, _ in asked], leaves, [g for _, g in asked], retain_graph=True, allow_unused=True) if leaves and asked else [None] * len(leaves)
+            came = (
+                torch.autograd.grad([r for r, _ in asked], leaves, [g for _, g in asked], retain_graph=True, allow_unused=True)
+                if leaves and asked
+                else [None] * len(leaves)
+            )
             answer.products.append((None, copied(list(came))))
         except _TooLong:
             raise

@@ -119,10 +119,13 @@ def not_named(notebook: Notebook, seeds) -> list[tuple]:
     return missed
 
 
-
 if __name__ == "__main__":
     for one in read_course(Path(__file__).parent.parent / "solutions"):
         started = time.process_time()
         missed = not_named(one, [7919 * k + 13 for k in range(int(sys.argv[1]))])
         wrong = sum(v.wrong for v in versions(one.name))
-        print(f"{one.name}: {wrong} mistakes on {sys.argv[1]} seeds, {len(missed)} not named, {time.process_time() - started:.0f} s", *missed, sep="\n  ")
+        print(
+            f"{one.name}: {wrong} mistakes on {sys.argv[1]} seeds, {len(missed)} not named, {time.process_time() - started:.0f} s",
+            *missed,
+            sep="\n  ",
+        )

@@ -85,7 +85,9 @@ def named_at_random(notebook, count, in_grading=True):
         exercise = exercises[i % len(exercises)]
         own = names | {exercise: randomly_wrong(names[exercise], draw)}
         if in_grading:
-            named += [(exercise, name, [v.name for v in found]) for name, found in diagnose(notebook, *judged(notebook, exercise, own)).items()]
+            named += [
+                (exercise, name, [v.name for v in found]) for name, found in diagnose(notebook, *judged(notebook, exercise, own)).items()
+            ]
         else:
             feedback = feedback_of(notebook)
             for check in notebook.of_kind("check"):
@@ -139,7 +141,9 @@ def test_a_version_that_runs_on_or_wants_the_whole_memory_is_left_out():
 
 def test_common_errors_of_python_are_explained_with_the_shapes_of_the_text():
     notebook = next(nb for nb in COURSE if nb.name.startswith("02"))
-    message = "grpo_token_loss raised RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"
+    message = (
+        "grpo_token_loss raised RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"
+    )
     assert "advantages [N]" in explain(message, "grpo_token_loss", notebook)
     assert "a typing slip" in explain("grpo_token_loss raised NameError: name 'ratoi' is not defined", "grpo_token_loss", notebook)
     assert not explain("the loss is 1.5, not 1.2", "grpo_token_loss", notebook)

@@ -103,10 +103,8 @@ def compare(sizes: list[int]) -> None:
             theirs = stock(Path(scratch) / "stock", hand_ins)
             mine = ours(Path(scratch) / "ours", {f"s{i:04}": text for i, text in enumerate(hand_ins)})
         rates = [60 * count / seconds for seconds in (theirs[0], mine[0])]
-        print(
-            f"{count:8} {theirs[0]:18.1f} {theirs[1]:7.1f} {rates[0]:9.1f} {mine[0]:16.1f} {mine[1]:7.1f} {rates[1]:9.1f} {mine[2]:5} {rates[1] / rates[0]:11.1f}",
-            flush=True,
-        )
+        line = f"{count:8} {theirs[0]:18.1f} {theirs[1]:7.1f} {rates[0]:9.1f} {mine[0]:16.1f} {mine[1]:7.1f} {rates[1]:9.1f} {mine[2]:5}"
+        print(f"{line} {rates[1] / rates[0]:11.1f}", flush=True)
 
 
 def whole_class(count: int) -> None:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # a grammar that jsonschema builds for 1.6 s and nobody here asks for
+
 import torch
 
-from grader.course import CourseError, read_course
+from grader.course import ROOT, CourseError, read_course
 from grader.jail import JailError, layers
 from grader.judge import Judge, Result
-from grader.release import ROOT, build, differences
 from grader.submission import Unreadable, read_submission
 
 
@@ -103,7 +104,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
     """Runs a command of a class; what could not be used makes the status 2."""
-    from grader import classroom  # nbgrader takes a second to import, and `grader check` does not need it
+    from grader import classroom  # nbgrader, as above
 
     try:
         refused = command(classroom)
@@ -143,11 +144,14 @@ def table(result: Result, heading: str) -> str:
         if not own[0].passed and len({v.message for v in own}) == 1:  # not written yet, say: once is enough
             lines.append(_indented(f"\u2717 {own[0].message}", 4))
             continue
+        told: set[str] = set()  # a mistake that fails several checks is explained once
         for verdict in own:
             mark = "\u2713" if verdict.passed else "\u2717"
             lines.append(f"    {mark} {verdict.title:{width}}  {verdict.points:>3g}/{verdict.max_points}")
             if not verdict.passed:
-                lines.append(_indented(verdict.message, 8))
+                said, *about = verdict.message.split("\n")
+                lines += [_indented(said, 8), *(_indented(line, 8) for line in about if line not in told)]
+                told.update(about)
     return "\n".join([*lines, *(f"  note: {note}" for note in result.notes)])
 
 
@@ -160,6 +164,8 @@ def _jail_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(options: argparse.Namespace) -> int:
+    from grader.release import build, differences  # nbgrader takes a second to import, and `grader check` does not need it
+
     files = build(ROOT / "solutions")
     stale = list(differences(files, ROOT))
     if options.check:

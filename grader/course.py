@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+ROOT = Path(__file__).parent.parent  # of the course: solutions/ and notebooks/ lie here
 KINDS = ("given", "show", "solution", "bring", "scenario", "check", "answer")
 DEFINES_A_FUNCTION = ("solution", "bring", "scenario")
 HEADER = re.compile(r"# %% (?:(?P<kind>[a-z]+) (?P<name>[a-z][a-z0-9_]{0,47}))?(?P<markdown> ?\[markdown\])?(?: points=(?P<points>\d+))?")

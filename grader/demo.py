@@ -10,9 +10,9 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from grader.cli import main
-from grader.course import Notebook, read_course
+from grader.course import ROOT, Notebook, read_course
 from grader.mistakes import versions
-from grader.release import ROOT, answer_key, learner_notebook, to_text
+from grader.release import answer_key, learner_notebook, to_text
 
 TYPICAL = {  # notebook -> known mistakes that are often made, by name
     "01_advantage": ("sample_std", "gae_forward_in_time"),
@@ -55,7 +55,11 @@ def demonstrate(folder: Path) -> int:
     course = read_course(ROOT / "solutions")
     write_hand_ins(folder / "hand-ins", course)
     steps = [["check", str(folder / "hand-ins")], ["new", str(folder / "class")]]
-    steps += [["collect", str(folder / "class"), str(folder / "hand-ins")], ["grade", str(folder / "class")], ["report", str(folder / "class")]]
+    steps += [
+        ["collect", str(folder / "class"), str(folder / "hand-ins")],
+        ["grade", str(folder / "class")],
+        ["report", str(folder / "class")],
+    ]
     for step in steps:
         print(f"\n$ grader {' '.join(step)}", flush=True)
         if status := main(step):

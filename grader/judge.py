@@ -20,12 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
 import torch
 
 from grader.course import Cell, Notebook
+from grader.diagnose import Call, copied, diagnose, explain, told
 from grader.inprocess import execute, failure
 from grader.jail import JailError, command, environment, layers
 from grader.submission import Submission
@@ -82,17 +83,6 @@ class Result:
         return json.dumps(asdict(self) | {"points": self.points, "max_points": self.max_points}, ensure_ascii=False)
 
 
-@dataclass
-class Call:
-    """What was asked of the learner's code and what came back, for the diagnosis of known mistakes. Tensors are copies."""
-
-    function: str
-    args: Any
-    kwargs: Any
-    result: Any = None
-    products: list[tuple[Any, Any]] = field(default_factory=list)  # of backward: gradients that went, gradients that came
-
-
 def judge(submission: Submission, *, allow_no_jail: bool = False, limits: Limits = Limits()) -> Result:
     """Judges one hand-in. For many, keep a `Judge`. Raises JailError."""
     with Judge(allow_no_jail=allow_no_jail, limits=limits) as one:
@@ -111,7 +101,6 @@ class Judge:
             )
         self._limits = limits
         self._warm = _Warm()
-        self._traces: dict[str, list[Call]] = {}  # of the last hand-in: check -> calls of its visible part
 
     def judge(self, submission: Submission) -> Result:
         """The verdicts on one hand-in. Nothing of it is left afterwards. Raises JailError when the jail breaks."""
@@ -120,8 +109,9 @@ class Judge:
             verdicts = self._verdicts(submission.notebook, hand_in)
         finally:
             hand_in.close()
-        self._traces = hand_in.traces
-        return Result(submission.notebook.name, tuple(verdicts), submission.notes + tuple(hand_in.notes))
+        return Result(
+            submission.notebook.name, tuple(_named(submission.notebook, verdicts, hand_in.traces)), submission.notes + tuple(hand_in.notes)
+        )
 
     def close(self) -> None:
         self._warm.close()
@@ -183,8 +173,8 @@ class _HandIn:
         self._dead = ""  # why no check can run any more
         self._slow: set[str] = set()  # exercises that hung in a check: the next of theirs get less time
         self._first = True  # call of a check
-        self._calls: list[Call] | None = None  # kept in the visible part
-        self.traces: dict[str, list[Call]] = {}
+        self.traces: dict[str, list[Call]] = {}  # check -> calls of its last run, up to where it stopped
+        self._calls: list[Call] = []
         self.notes: list[str] = []
 
     def run(self, check: Cell, names: Mapping[str, Any], *, hidden: bool) -> str:
@@ -195,15 +185,14 @@ class _HandIn:
         seconds = self._limits.check / (5 if check.exercise in self._slow else 1)
         deadline = min(time.monotonic() + seconds, self._end)
         self._channel.deadline, self._channel.bytes = deadline, 0
-        self._broken, self._first, self._calls = None, True, None if hidden else []
+        self._broken, self._first = None, True
+        self._calls = self.traces[check.name] = []
         try:
             with self._alarm(seconds + 1):
                 error, _ = failure(check, names, hidden=hidden)
         except _Trouble as e:  # of the alarm, at the last moment
             error = e
         error = self._broken or error
-        if self._calls is not None:
-            self.traces[check.name] = self._calls
         if self._broken and deadline <= time.monotonic():
             self._slow.add(check.exercise)
         if error is None:
@@ -262,11 +251,13 @@ class _HandIn:
     def _call(self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensors: list[torch.Tensor] = []
         head = {"op": "call", "name": name, "args": pack(args, tensors), "kwargs": pack(kwargs, tensors)}
-        call = None if self._calls is None else Call(name, *_copied((args, kwargs)))
+        call = Call(name, *copied((args, kwargs)), error="no answer")
+        self._calls.append(call)
         reply, results, flags = self._ask(name, head | {"grad": torch.is_grad_enabled(), "first": self._first}, tensors)
         self._first = False
         if reply.get("missing"):
             self._fail(self._cell_errors.get(name, f"{name} is not defined."))
+        call.error = _kept(reply)
         self._raise_error(name, reply)
         try:
             value = unpack(reply.get("result"), results)
@@ -274,10 +265,8 @@ class _HandIn:
         except (Malformed, TypeError, ValueError, LookupError):
             self._break(f"What came from the process of {name} is not an answer")
         if changed:
+            call.error = f"changed {', '.join(changed)}"
             self._fail(f"{name} changed its argument {', '.join(map(repr, changed))} in place; work on a copy.")
-        if call:
-            call.result = _copied(value)
-            self._calls.append(call)
         inputs = [t for t in tensors if t.requires_grad]
         outputs = [needs and (r.is_floating_point() or r.is_complex()) for r, (needs, _) in zip(results, flags, strict=True)]
         if any(outputs):
@@ -286,11 +275,10 @@ class _HandIn:
             with torch.enable_grad():
                 tracked = iter(_Across.apply(ask, [r for r, o in zip(results, outputs, strict=True) if o], anchor, *inputs))
             value = unpack(reply["result"], [next(tracked) if o else r for r, o in zip(results, outputs, strict=True)])
+        call.result = copied(value)
         return value
 
-    def _products(
-        self, name: str, ident: int, outputs: list[bool], inputs: list[torch.Tensor], call: Call | None
-    ) -> Callable[..., list[Any]]:
+    def _products(self, name: str, ident: int, outputs: list[bool], inputs: list[torch.Tensor], call: Call) -> Callable[..., list[Any]]:
         """What asks the learner's process for the vector-Jacobian products of a call."""
 
         def ask(gradients: tuple[torch.Tensor | None, ...]) -> list[Any]:
@@ -299,6 +287,8 @@ class _HandIn:
             tensors: list[torch.Tensor] = []
             head = {"op": "vjp", "call": ident, "grads": pack(went, tensors)}
             reply, results, _ = self._ask(name, head, tensors)
+            if kept := _kept(reply):
+                call.products.append((copied(went), kept))
             self._raise_error(name, reply)
             try:
                 products = unpack(reply.get("result"), results)
@@ -307,8 +297,7 @@ class _HandIn:
                 fits = False
             if not fits:
                 self._break(f"What came from the process of {name} is not a gradient")
-            if call:
-                call.products.append(_copied((went, products)))
+            call.products.append(copied((went, products)))
             return products
 
         return ask
@@ -442,10 +431,24 @@ def _parameter(signature: inspect.Signature, args: tuple[Any, ...], place: Any) 
     return list(signature.bind_partial(*args[: int(place) + 1]).arguments)[-1]
 
 
-def _copied(value: Any) -> Any:
-    tensors: list[torch.Tensor] = []
-    tree = pack(value, tensors)
-    return unpack(tree, [t.detach().clone() for t in tensors])
+def _named(notebook: Notebook, verdicts: list[Verdict], traces: Mapping[str, list[Call]]) -> Iterator[Verdict]:
+    """The verdicts, with the known mistakes that explain what failed, or what a common error of Python's means."""
+    found = diagnose(notebook, {v.check: v.passed for v in verdicts if v.points is not None}, traces)
+    for v in verdicts:
+        if v.check in found:
+            names = " or ".join(version.name for version in found[v.check])
+            yield replace(v, mistake=names, message=f"{v.message}\n{told(found[v.check])}")
+        elif not v.passed and (words := explain(v.message, v.exercise, notebook)):
+            yield replace(v, message=f"{v.message}\n{words}")
+        else:
+            yield v
+
+
+def _kept(reply: dict[str, Any]) -> str:
+    """What a diagnosis keeps of an error ("" where there is none)."""
+    if "refused" in reply:
+        return f"NotData: {reply['refused']}"[:TEXT]
+    return _error(reply["error"])[2] if "error" in reply else ""
 
 
 class _Warm:

@@ -56,7 +56,9 @@ class Feedback:
         for where, *entries in self.fingerprints:
             for names, *theirs in entries:
                 prints.update({name: {**prints.get(name, {}), where: theirs} for name in names.split()})
-        mine = self.seen[check] = next((w for w in ways if any(check in on and self.equal(on[check], w) for on in prints.values())), ways[0])
+        mine = self.seen[check] = next(
+            (w for w in ways if any(check in on and self.equal(on[check], w) for on in prints.values())), ways[0]
+        )
         known = [name for name, on in prints.items() if check in on and self.equal(on[check], mine)]
         fitting = [name for name in known if all(self.fits(on, self.seen.get(w)) for w, on in prints[name].items())]
         if len(fitting) < len(known):  # what is left by elimination must explain all that failed

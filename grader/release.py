@@ -22,12 +22,11 @@ from nbgrader.preprocessors import (
     LockCells,
 )
 
-from grader.course import Cell, Notebook, read_course
+from grader.course import ROOT, Cell, Notebook, read_course
 from grader.fingerprints import fingerprints
 from grader.hints import hints, shapes
 from grader.mistakes import versions
 
-ROOT = Path(__file__).parent.parent
 FEEDBACK = Path(__file__).with_name("learner_cell.py")
 STEPS = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeChecksums, ClearHiddenTests, ComputeChecksums, CheckCellMetadata)
 
@@ -191,12 +190,14 @@ def _launch(name: str) -> str:
     """Buttons that open the notebook where the course's repository is public, or how to upload it."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["grader"]
     if repository := settings["repository"].removeprefix("https://github.com/").strip("/"):
-        file = f"blob/main/notebooks/{name}.ipynb"
+        colab, modelscope = "https://colab.research.google.com", "https://modelscope.cn/notebook/share"
+        file = f"github/{repository}/blob/main/notebooks/{name}.ipynb"
         return (
-            f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/{repository}/{file}) "
-            f"[![Open in ModelScope](https://img.shields.io/badge/ModelScope-Notebook-624aff)](https://modelscope.cn/notebook/share/github/{repository}/{file})"
+            f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/{file}) "
+            f"[![Open in ModelScope](https://img.shields.io/badge/ModelScope-Notebook-624aff)]({modelscope}/{file})"
         )
     return (
-        f"**In a browser, nothing installed:** in [Colab](https://colab.research.google.com) choose *File > Upload notebook*, in "
-        f"[ModelScope](https://modelscope.cn/my/mynotebook) (魔搭) start a notebook and drag the file into its file list; the file is `{name}.ipynb`."
+        "**In a browser, nothing installed:** in [Colab](https://colab.research.google.com) choose *File > Upload notebook*, in "
+        "[ModelScope](https://modelscope.cn/my/mynotebook) (魔搭) start a notebook and drag the file into its file list; "
+        f"the file is `{name}.ipynb`."
     )

@@ -145,7 +145,9 @@ def test_the_table_of_mistakes_and_checks(capsys):
                 found = in_grading(seeded(notebook, version), version)
                 named = "named" if is_named(version, found) else f"NOT NAMED {found}"
                 together = {name for names in found.values() for name in names if name != version.name}
-                lines[-1] += f"   {in_the_notebook(notebook, version):9} / {named}" + (f", as is {', '.join(sorted(together))}" if together else "")
+                lines[-1] += f"   {in_the_notebook(notebook, version):9} / {named}" + (
+                    f", as is {', '.join(sorted(together))}" if together else ""
+                )
             idle += [name for name, n in caught.items() if not n]
     with capsys.disabled():
         print("\n".join(lines))

@@ -91,5 +91,7 @@ def test_fingerprints_may_differ_in_the_last_digits_only(tmp_path):
     number = float(line.rstrip("],").rsplit(",", 1)[1])
     for change, stale in ((1 + 1e-7, False), (1.01, True)):
         other = line.rstrip("],").rsplit(",", 1)[0] + f",{number * change + (change - 1)!r}]],"
-        (tmp_path / name).write_text(files[name].replace(line.replace('"', '\\"').rstrip(","), other.replace('"', '\\"').rstrip(",")), encoding="utf-8")
+        (tmp_path / name).write_text(
+            files[name].replace(line.replace('"', '\\"').rstrip(","), other.replace('"', '\\"').rstrip(",")), encoding="utf-8"
+        )
         assert bool(list(differences(files, tmp_path))) == stale

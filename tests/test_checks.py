@@ -118,9 +118,11 @@ def test_a_cheat_scores_nothing(notebook, kind):
     names = namespace(notebook)
     passed = []
     for check in notebook.of_kind("check"):
-        cheat = Cheat(names[check.exercise], kind)
-        if failure(check, names | {check.exercise: cheat})[0] is None:
+        key = names[check.exercise]
+        names[check.exercise] = Cheat(key, kind)  # where scenarios look for it, too
+        if failure(check, names)[0] is None:
             passed.append(check.name)
+        names[check.exercise] = key
     assert not passed
 
 

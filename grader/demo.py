@@ -7,18 +7,21 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import matplotlib
 from nbformat import NotebookNode
 
 from grader.cli import main
 from grader.course import ROOT, Notebook, read_course
+from grader.inprocess import namespace
 from grader.mistakes import versions
 from grader.release import answer_key, learner_notebook, to_text
 
+RUN = "04_train_a_tiny_model"
 TYPICAL = {  # notebook -> known mistakes that are often made, by name
     "01_advantage": ("sample_std", "gae_forward_in_time"),
     "02_grpo_loss": ("no_minus", "rows_for_columns"),
     "03_kl": ("unmasked_mean", "kl_sign"),
-    "04_train_a_tiny_model": ("no_zero_grad", "last_number"),
+    RUN: ("no_zero_grad", "last_number"),
 }
 
 
@@ -64,8 +67,22 @@ def demonstrate(folder: Path) -> int:
         print(f"\n$ grader {' '.join(step)}", flush=True)
         if status := main(step):
             return status
+    show_the_run(next(nb for nb in course if nb.name == RUN), folder / "run.png")
     print(f"\nfeedback for each student: {folder}/class/feedback/STUDENT/NOTEBOOK/\ngrades: {folder}/class/grades.csv")
+    print(f"the run of notebook 4: {folder}/run.png")
     return 0
+
+
+def show_the_run(notebook: Notebook, picture: Path) -> None:
+    """Trains the tiny model with the answer key, tells its story and writes its picture."""
+    print(f"\n{notebook.title}", flush=True)
+    matplotlib.use("agg")
+    names = namespace(notebook)
+    cells = {cell.name: cell.source for cell in notebook.of_kind("show")}
+    for name in ("before_rl", "gallery_before", "the_loop", "the_run", "gallery_after"):
+        exec(compile(cells[name], f"<{name}>", "exec"), names)
+        if name == "the_run":
+            names["plt"].gcf().savefig(picture, dpi=110)
 
 
 if __name__ == "__main__":

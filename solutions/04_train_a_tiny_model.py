@@ -1766,11 +1766,11 @@ def shuffle(batch):
 
 
 failures = {
-    "usual": usual,
     "lr x 20": train(copy.deepcopy(base), "learning rate x 20", lr=1e-2),
     "wrong sign": train(copy.deepcopy(base), "wrong sign", tamper=negate),
     "misaligned": train(copy.deepcopy(base), "misaligned rewards", tamper=shuffle),
 }
+failures = {"usual": usual} | failures
 compare(failures, ("greedy", "sampled", "kl"))
 
 # %% [markdown]
@@ -1795,8 +1795,7 @@ def wrong_groups(batch):
     return batch | {"group_ids": batch["group_ids"].roll(run["answers"] // 2)}
 
 
-silent = {"usual": usual}
-silent["whole batch"] = train(copy.deepcopy(base), "whole batch", tamper=whole_batch)
+silent = {"whole batch": train(copy.deepcopy(base), "whole batch", tamper=whole_batch)}
 silent["wrong groups"] = train(copy.deepcopy(base), "wrong groups", tamper=wrong_groups)
 yours = group_advantages
 try:  # for one run the name means something else
@@ -1806,7 +1805,7 @@ try:  # for one run the name means something else
     silent["no std"] = train(copy.deepcopy(base), "no std")
 finally:
     group_advantages = yours
-compare(silent, ("greedy", "sampled", "thinks"))
+compare({"usual": usual} | silent, ("greedy", "sampled", "thinks"))
 
 # %% [markdown]
 # None of them. All four curves lie on top of each other, to within the noise of the samples. On this task any signal that is larger for right answers will do, so a

@@ -126,7 +126,7 @@ def test_a_cheat_scores_nothing(notebook, kind):
     assert not passed
 
 
-def test_the_table_of_mistakes_and_checks(capsys):
+def test_the_table_of_mistakes_and_checks(record_property):
     """Printed, so that a check that catches nothing and a mistake without a name are seen; each check must catch a known mistake.
 
     A notebook names only what its visible checks see: "passes" is caught by a hidden test alone, "explained" raises an error.
@@ -151,6 +151,5 @@ def test_the_table_of_mistakes_and_checks(capsys):
                     f", as is {', '.join(sorted(together))}" if together else ""
                 )
             idle += [name for name, n in caught.items() if not n]
-    with capsys.disabled():
-        print("\n".join(lines))
+    record_property("table", "\n".join(lines))
     assert not idle, f"checks that catch no known mistake: {idle}"

@@ -12,7 +12,7 @@ learn: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/grader release --check
-	$(BIN)/pytest --nbval-lax --ignore=tests/browser tests solutions
+	$(BIN)/pytest -n 2 --dist loadgroup --nbval-lax --ignore=tests/browser tests solutions
 
 demo: $(VENV)/ready
 	$(BIN)/python -m grader.demo demo

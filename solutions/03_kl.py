@@ -1132,6 +1132,8 @@ for clip in (0.15, 0.2, 0.25, 0.33, 0.5):
     batch = random_batch(draw, 8, 6)
     batch["advantages"][3], batch["mask"][3, :2] = 0.0, True  # a dead response far out on both sides: nothing to take away
     batch["log_probs_old"][3, :2] = batch["log_probs_new"][3, :2] + torch.tensor([1.0, -1.0])
+    batch["advantages"][5], batch["mask"][5, 0] = 1.0, True  # outside by its ratio, though not by its logarithm
+    batch["log_probs_old"][5, 0] = batch["log_probs_new"][5, 0] - (math.log1p(clip) + clip) / 2
     count = total = 0
     for new, old, _, a, keep in zip(*(batch[name].tolist() for name in batch)):
         for x, y, m in zip(new, old, keep):

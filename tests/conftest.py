@@ -6,12 +6,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads on a busy machine c
 from pathlib import Path
 
 import matplotlib
+import pytest
 
-from grader.course import read_course
+from grader.course import Notebook, read_course
 
 matplotlib.use("agg")
 ROOT = Path(__file__).parent.parent
 COURSE = read_course(ROOT / "solutions")
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of one notebook run in one process (under `-n`): what they know of its mistakes is worked out once."""
+    for item in items:
+        for value in getattr(getattr(item, "callspec", None), "params", {}).values():
+            notebook = value[0] if isinstance(value, tuple) else value
+            if isinstance(notebook, Notebook):
+                item.add_marker(pytest.mark.xdist_group(notebook.name))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -126,30 +126,29 @@ def test_a_cheat_scores_nothing(notebook, kind):
     assert not passed
 
 
-def test_the_table_of_mistakes_and_checks(record_property):
+@pytest.mark.parametrize("notebook", COURSE, ids=lambda nb: nb.name)
+def test_the_table_of_mistakes_and_checks(notebook, record_property):
     """Printed, so that a check that catches nothing and a mistake without a name are seen; each check must catch a known mistake.
 
     A notebook names only what its visible checks see: "passes" is caught by a hidden test alone, "explained" raises an error.
     """
     lines, idle = [], []
-    for notebook in COURSE:
-        wrong = [v for v in versions(notebook.name) if v.wrong]
-        for exercise in {v.exercise: None for v in wrong}:
-            checks = [c.name for c in notebook.of_kind("check") if c.exercise == exercise]
-            caught = dict.fromkeys(checks, 0)
-            lines.append(f"\n{notebook.name} {exercise}: " + "  ".join(f"{i}={name}" for i, name in enumerate(checks, 1)))
-            lines.append(" " * (34 + 3 * len(checks)) + "   in the notebook / in grading")
-            for version in [v for v in wrong if v.exercise == exercise]:
-                result = verdicts(notebook, exercise, version.source)
-                for name in checks:
-                    caught[name] += bool(result[name])
-                lines.append(f"  {version.name:32}" + "".join(f"{i:>3}" if result[n] else "  ." for i, n in enumerate(checks, 1)))
-                found = in_grading(seeded(notebook, version), version)
-                named = "named" if is_named(version, found) else f"NOT NAMED {found}"
-                together = {name for names in found.values() for name in names if name != version.name}
-                lines[-1] += f"   {in_the_notebook(notebook, version):9} / {named}" + (
-                    f", as is {', '.join(sorted(together))}" if together else ""
-                )
-            idle += [name for name, n in caught.items() if not n]
+    wrong = [v for v in versions(notebook.name) if v.wrong]
+    for exercise in {v.exercise: None for v in wrong}:
+        checks = [c.name for c in notebook.of_kind("check") if c.exercise == exercise]
+        caught = dict.fromkeys(checks, 0)
+        lines.append(f"\n{notebook.name} {exercise}: " + "  ".join(f"{i}={name}" for i, name in enumerate(checks, 1)))
+        lines.append(" " * (34 + 3 * len(checks)) + "   in the notebook / in grading")
+        for version in [v for v in wrong if v.exercise == exercise]:
+            result = verdicts(notebook, exercise, version.source)
+            for name in checks:
+                caught[name] += bool(result[name])
+            line = f"  {version.name:32}" + "".join(f"{i:>3}" if result[n] else "  ." for i, n in enumerate(checks, 1))
+            found = in_grading(seeded(notebook, version), version)
+            named = "named" if is_named(version, found) else f"NOT NAMED {found}"
+            together = {name for names in found.values() for name in names if name != version.name}
+            line += f"   {in_the_notebook(notebook, version):9} / {named}"
+            lines.append(line + (f", as is {', '.join(sorted(together))}" if together else ""))
+        idle += [name for name, n in caught.items() if not n]
     record_property("table", "\n".join(lines))
     assert not idle, f"checks that catch no known mistake: {idle}"

@@ -1,4 +1,4 @@
-# learn: the notebooks in JupyterLab. test: everything that must hold. demo: hand-ins graded before your eyes.
+# learn: the notebooks in JupyterLab. test: everything that must hold; browser: the same in Chromium. demo: hand-ins graded, and the run.
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu takes a torch without CUDA (2 GB less on Linux). PORT=8888 is JupyterLab's.
 PYTHON ?= python3
 VENV ?= .venv

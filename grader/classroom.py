@@ -29,6 +29,7 @@ import nbgrader.api
 import sqlalchemy.exc
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
 from traitlets.config import PyFileConfigLoader
 
 from grader.collect import HandIn as Collected
@@ -124,15 +125,15 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
     with _clear_errors(directory), _alone(directory):
         masters = [read_master(_source(directory, name))[1] for name in _names(directory)]
         refused: dict[str, dict[str, str]] = {}
-        students = set()
+        before = _refused(directory)
         for item in gather(paths):
-            students.add(item.student)
+            before.get(item.student, {}).pop(item.filename, None)  # the file has come again
             reason = item.reason if isinstance(item, Refusal) else _file(directory, item, masters, say)
             if reason:
                 refused.setdefault(item.student, {})[item.filename] = reason
                 say(f"{item.student or 'nobody'}  {item.filename}  refused: {reason}")
-        before = {student: reasons for student, reasons in _refused(directory).items() if student not in students}
-        write_whole(directory / ".grader" / "refused.json", json.dumps(before | refused, ensure_ascii=False))
+        kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
+        write_whole(directory / ".grader" / "refused.json", json.dumps({s: r for s, r in kept.items() if r}, ensure_ascii=False))
         return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
 
 
@@ -145,7 +146,7 @@ def _file(directory: Path, item: Collected, masters: Sequence[Notebook], say: Sa
     path = directory / "submitted" / item.student / name / f"{name}.ipynb"
     stamp = path.with_name("timestamp.txt")
     when = datetime.fromtimestamp(int(item.mtime), UTC)
-    known = datetime.fromisoformat(stamp.read_text().strip().replace(" UTC", "+00:00")) if path.exists() and stamp.exists() else None
+    known = _time(stamp) if path.exists() else None
     if known and known > when:
         line = f"older than the one of {known:%Y-%m-%d %H:%M}, left out"
     elif known == when and path.read_bytes() == item.data:
@@ -158,10 +159,21 @@ def _file(directory: Path, item: Collected, masters: Sequence[Notebook], say: Sa
     return ""
 
 
+def _time(stamp: Path) -> datetime | None:
+    """The time that a timestamp.txt tells, nbgrader's way; None where there is none that can be read."""
+    try:
+        return parse_utc(stamp.read_text().strip()).replace(tzinfo=UTC)
+    except (OSError, ValueError):
+        return None
+
+
 def _refused(directory: Path) -> dict[str, dict[str, str]]:
     """Student -> file -> why `collect` refused it, and nothing better has come since."""
     path = directory / ".grader" / "refused.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none yet, or damaged: the files can be collected again
+        return {}
 
 
 def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_no_jail: bool = False, say: Say = print) -> Summary:
@@ -357,6 +369,8 @@ def _step(directory: Path, step: Callable[..., dict[str, Any]], *arguments: str)
         log = step(*arguments)
     if log["success"]:
         return ""
+    if "KeyboardInterrupt" in log.get("error", ""):  # nbgrader's log catches everything; Ctrl-C is no fault of the hand-in
+        raise KeyboardInterrupt
     text = log.get("log", "") + log.get("error", "")
     for words, number in (("No space left", errno.ENOSPC), ("disk is full", errno.ENOSPC), ("Disk quota", errno.EDQUOT)):
         if words in text:

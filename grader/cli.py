@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -28,8 +29,13 @@ def main(arguments: list[str] | None = None) -> int:
         return options.command(options)
     except (CourseError, JailError) as e:
         return _refuse(e)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as e:
+        return _refuse(f"{e.filename or 'this machine'}: {e.strerror}")
     except KeyboardInterrupt:
-        return _refuse("stopped; run the same command again to go on", 130)
+        return _refuse("stopped; run the same command again", 130)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,7 +110,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
     """Runs a command of a class; what could not be used makes the status 2."""
-    from grader import classroom  # nbgrader, as above
+    from grader import classroom  # nbgrader takes a second to import, and `grader check` does not need it
 
     try:
         refused = command(classroom)
@@ -164,7 +170,7 @@ def _jail_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(options: argparse.Namespace) -> int:
-    from grader.release import build, differences  # nbgrader takes a second to import, and `grader check` does not need it
+    from grader.release import build, differences  # here for the same reason
 
     files = build(ROOT / "solutions")
     stale = list(differences(files, ROOT))

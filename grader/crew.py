@@ -70,7 +70,9 @@ def _judge(allow_no_jail: bool) -> Connection:
     """Starts a judge. It ends by itself when the other end of its pipe is gone, however that came about."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a child begins with it: Ctrl-C is for the process that starts it
     context.Process(target=_serve, args=(theirs, allow_no_jail), daemon=True).start()
+    signal.signal(signal.SIGINT, before)
     theirs.close()
     return ours
 
@@ -78,7 +80,6 @@ def _judge(allow_no_jail: bool) -> Connection:
 def _serve(pipe: Connection, allow_no_jail: bool) -> None:
     from grader.judge import JailError, Judge  # here, so that the process that writes the gradebook does without torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     try:
         with Judge(allow_no_jail=allow_no_jail) as judge, contextlib.suppress(EOFError):
             while True:

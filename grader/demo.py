@@ -38,7 +38,7 @@ def hand_in(notebook: Notebook, answers: Mapping[str, str]) -> NotebookNode:
 def write_hand_ins(folder: Path, course: list[Notebook]) -> None:
     """FOLDER/STUDENT/NOTEBOOK.ipynb, from three students: one right, one with nothing written, one with typical mistakes."""
     for notebook in course:
-        wrong = {v.exercise: v.source for v in versions(notebook.name) if v.name in TYPICAL[notebook.name] and v.wrong}
+        wrong = {v.exercise: v.source for v in versions(notebook.name) if v.name in TYPICAL.get(notebook.name, ()) and v.wrong}
         for student, nb in {
             "ada_solved": hand_in(notebook, {}),
             "ben_unsolved": learner_notebook(answer_key(notebook)),

@@ -97,7 +97,7 @@ class Judge:
         if not layers().holds and not allow_no_jail:
             raise JailError(
                 "this machine offers no jail for the learners' code: install bubblewrap (apt install bubblewrap) on Linux, "
-                "or allow grading without a jail (scores stay safe, your files do not)"
+                "or grade with --no-jail (c.Judge.allow_no_jail for nbgrader): scores stay safe, your files do not"
             )
         self._limits = limits
         self._warm = _Warm()

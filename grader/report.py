@@ -62,9 +62,9 @@ def page(title: str, graded: dict[str, list[Graded]], notebooks: Sequence[Notebo
 def _notebook(notebook: Notebook, graded: list[Graded]) -> Iterator[str]:
     yield f"<h2>{escape(notebook.title)}</h2>"
     mean = sum(hand_in.score for hand_in in graded) / len(graded)
-    maximum = max(hand_in.result["max_points"] for hand_in in graded)
+    maximum = sum(cell.points for cell in notebook.of_kind("check", "answer"))
     yield f"<p>{len(graded)} hand-ins, {mean:.1f} of {maximum:g} points on average (written answers count once they are read).</p>"
-    yield _scores([hand_in.score for hand_in in graded], sum(cell.points for cell in notebook.of_kind("check", "answer")))
+    yield _scores([hand_in.score for hand_in in graded], maximum)
     checks = [verdict for verdict in graded[0].result["checks"] if verdict["points"] is not None]
     passed = Counter(v["check"] for hand_in in graded for v in hand_in.result["checks"] if v["passed"])
     rates = [(check["exercise"], check["title"], passed[check["check"]] / len(graded)) for check in checks]
@@ -75,7 +75,8 @@ def _notebook(notebook: Notebook, graded: list[Graded]) -> Iterator[str]:
     if rows := _mistakes(notebook, graded):
         yield "<h3>Mistakes by name</h3>"
         yield _table(("hand-ins", "exercise", "mistake"), rows)
-    if pairs := alike({hand_in.student: hand_in.code for hand_in in graded}):
+    given = "\n\n".join(cell.source.partition("### BEGIN")[0] for cell in notebook.of_kind("solution"))
+    if pairs := alike({hand_in.student: hand_in.code for hand_in in graded}, given):
         yield "<h3>Nearly the same</h3><p>Given code, comments and the names of variables do not count, and what many wrote counts little. "
         yield "It says where to look, not what happened.</p>"
         yield _table(("one", "other", "alike"), [(pair.one, pair.other, f"{pair.share:.0%}") for pair in pairs])

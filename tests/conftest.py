@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items):
     """Tests of one notebook run in one process (under `-n`): what they know of its mistakes is worked out once."""
     for item in items:
         for value in getattr(getattr(item, "callspec", None), "params", {}).values():
-            notebook = value[0] if isinstance(value, tuple) else value
+            notebook = value[0] if isinstance(value, tuple) and value else value
             if isinstance(notebook, Notebook):
                 item.add_marker(pytest.mark.xdist_group(notebook.name))
 

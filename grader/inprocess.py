@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-from collections.abc import Mapping
-from typing import Any
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
 
 from grader.course import Cell, Notebook
 
@@ -35,6 +37,21 @@ def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tu
     except Exception as e:  # whatever a wrong answer makes of a check
         return e, own
     return None, own
+
+
+@contextlib.contextmanager
+def alarm(seconds: float, ring: Callable[[], NoReturn]) -> Iterator[None]:
+    """Calls `ring`, which raises, in the midst of what runs on and on; only the main thread can be interrupted so."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda *_: ring())
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def line_of(error: BaseException) -> int:

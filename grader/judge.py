@@ -12,14 +12,11 @@ import builtins
 import inspect
 import json
 import secrets
-import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
@@ -27,7 +24,7 @@ import torch
 
 from grader.course import Cell, Notebook
 from grader.diagnose import Call, copied, diagnose, explain, told
-from grader.inprocess import execute, failure
+from grader.inprocess import alarm, execute, failure
 from grader.jail import JailError, command, environment, layers
 from grader.submission import Submission
 from grader.wire import LIMIT, Channel, Closed, Late, Malformed, pack, unpack
@@ -81,12 +78,6 @@ class Result:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self) | {"points": self.points, "max_points": self.max_points}, ensure_ascii=False)
-
-
-def judge(submission: Submission, *, allow_no_jail: bool = False, limits: Limits = Limits()) -> Result:
-    """Judges one hand-in. For many, keep a `Judge`. Raises JailError."""
-    with Judge(allow_no_jail=allow_no_jail, limits=limits) as one:
-        return one.judge(submission)
 
 
 class Judge:
@@ -188,7 +179,7 @@ class _HandIn:
         self._broken, self._first = None, True
         self._calls = self.traces[check.name] = []
         try:
-            with self._alarm(seconds + 1):
+            with alarm(seconds + 1, self._late):
                 error, _ = failure(check, names, hidden=hidden)
         except _Trouble as e:  # of the alarm, at the last moment
             error = e
@@ -347,23 +338,9 @@ class _HandIn:
         self.close()
         self._fail(sentence + ".")
 
-    @contextmanager
-    def _alarm(self, seconds: float) -> Iterator[None]:
+    def _late(self) -> NoReturn:
         """Ends a check of ours that runs on and on over what the learner's function gave back."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def ring(*_: object) -> None:
-            self._break("the check did not finish in time with what came back")
-
-        before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+        self._break("the check did not finish in time with what came back")
 
 
 class _Across(torch.autograd.Function):

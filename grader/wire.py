@@ -215,3 +215,13 @@ def _form(name: str, shape: list[int], requires_grad: bool, leaf: bool) -> tuple
         raise ValueError("an impossible shape")
     dtype = DTYPES[name]
     return dtype, shape, (requires_grad is True, leaf is True), math.prod(shape) * dtype.itemsize
+
+
+def image(value: Any) -> Any:
+    """Equal for equal values of an argument, NaN included; None for what is no longer data."""
+    tensors: list[torch.Tensor] = []
+    try:
+        tree = pack(value, tensors)
+    except NotData:
+        return None
+    return json.dumps(tree), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]

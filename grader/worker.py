@@ -20,7 +20,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from grader.jail import Layers, kill, settle, spawn
-from grader.wire import Channel, Closed, NotData, pack, to_bytes, unpack
+from grader.wire import Channel, Closed, NotData, image, pack, unpack
 
 TEXT = 2000  # characters of an error that cross
 
@@ -147,10 +147,10 @@ class Side:
                 given[i] = tensors[i] if leaf else tensors[i].clone()  # so that writing into it is allowed just where it was
         args, kwargs = unpack(head["args"], given), unpack(head["kwargs"], given)
         places = dict(enumerate(args)) | kwargs
-        before = {place: _print(value) for place, value in places.items()}
+        before = {place: image(value) for place, value in places.items()}
         with torch.set_grad_enabled(head["grad"]):
             result = self._shell.user_ns[head["name"]](*args, **kwargs)
-        changed = [place for place, value in places.items() if _print(value) != before[place]]
+        changed = [place for place, value in places.items() if image(value) != before[place]]
         results: list[torch.Tensor] = []
         tree = pack(result, results)
         if any(t.requires_grad for t in results):
@@ -165,16 +165,6 @@ class Side:
             gradients = torch.autograd.grad([r for r, _ in asked], leaves, [g for _, g in asked], retain_graph=True, allow_unused=True)
         found: list[torch.Tensor] = []
         return {"result": pack([None if g is None else g.detach() for g in gradients] or [None] * len(leaves), found)}, found
-
-
-def _print(value: Any) -> Any:
-    """Equal for equal values of an argument, NaN included; None for what is no longer data."""
-    tensors: list[torch.Tensor] = []
-    try:
-        tree = pack(value, tensors)
-    except NotData:
-        return None
-    return json.dumps(tree), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]
 
 
 def _described(error: BaseException) -> dict[str, str]:

@@ -14,7 +14,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -32,11 +32,13 @@ try:
 except ImportError:  # Windows, where nothing is graded
     resource = None  # type: ignore[assignment]
 
-RELATIVE, ABSOLUTE = 1e-4, 1e-6  # of the largest number in a tensor; float32 leaves less than either
+RELATIVE, ABSOLUTE, OF_THE_LARGEST = 1e-4, 1e-6, 2e-6  # within which numbers are equal; float32 leaves less than the sum
+LEVELS = ((1.0, False), (0.1, False), (1.0, True))  # of comparison, in turn: the part of the tolerance; whether types count
 EVIDENCE = 3  # numbers with decimals that must differ from the key's where a version explains a part of what failed
 CALLS = 200  # of a check that are compared
 LARGE = 4 * 2**20  # bytes of arguments; a larger call is there to measure speed and names no mistake
-SECONDS, SECONDS_OF_A_CALL = 10.0, 2.0  # the clock's, of one diagnosis and of one version's answer
+SECONDS = 15.0  # of this process's own time for a diagnosis: a busy machine names the same mistakes
+SECONDS_OF_A_CALL = 5.0  # of the clock, for one version's answer
 MEMORY = 2 * 2**30  # bytes that a version may take on top of what this process has
 ANSWERS = 20_000  # kept, so that a class costs each mistake once
 
@@ -83,7 +85,8 @@ def diagnose(notebook: Notebook, passed: Mapping[str, bool], traces: Mapping[str
             failed = {name: trace for name, trace in of.items() if not passed.get(name, True)}
             rest = {name: trace for name, trace in of.items() if passed.get(name)}
             if failed:
-                found |= catalogue.explained(exercise, failed, rest)
+                with suppress(_TooLong):  # then no name, rather than half of the names
+                    found |= catalogue.explained(exercise, failed, rest)
     return found
 
 
@@ -130,7 +133,7 @@ class _Catalogue:
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Versions run in this very process: bounds what they can take of it (they are ours, but what they are asked may be odd)."""
-        self._end = time.monotonic() + SECONDS
+        self._end = time.process_time() + SECONDS
         with warnings.catch_warnings(), _memory_bounded():
             warnings.simplefilter("ignore")  # what torch thinks of a mistake
             yield
@@ -167,26 +170,26 @@ class _Catalogue:
         return difference
 
     def _gives(self, version: Version, trace: _Trace, difference: _Difference) -> bool:
-        """Whether a version gives all the learner's answers; its types count only where the numbers are the key's."""
+        """Whether a version gives all the learner's answers, compared as closely as is needed to tell them from the key's."""
         for call, digest in zip(trace.calls, trace.digests, strict=True):
             answer = self._answer(version, call, digest)
-            if not answer or not _same(_said(answer), _said(call), types=difference.in_types_alone):
+            if not answer or not _same(_said(answer), _said(call), *difference.closely):
                 return False
         return bool(trace.calls)
 
     def _answer(self, version: Version | None, call: Call, digest: bytes) -> Call | None:
-        """What a version (None: the key) gives for a call; None where it takes too long."""
+        """What a version (None: the key) gives for a call; None where it takes too long. Raises _TooLong at the end of the time for all."""
         place = (version.name if version else "", digest)
         if place not in self._answers:
-            if time.monotonic() > self._end:
-                return None
+            if time.process_time() > self._end:
+                raise _TooLong
             if len(self._answers) >= ANSWERS:
                 self._answers.clear()
             if place[0] not in self._names:
                 self._names[place[0]] = namespace(self._notebook, {version.exercise: version.source} if version else {})
             answer = Call(call.function, None, None)
             try:
-                with alarm(min(SECONDS_OF_A_CALL, max(0.01, self._end - time.monotonic())), _too_long):
+                with alarm(SECONDS_OF_A_CALL, _too_long):
                     _replay(self._names[place[0]], call, answer)
             except _TooLong:
                 answer.error = "_TooLong: "
@@ -200,21 +203,21 @@ class _Difference:
 
     def __init__(self) -> None:
         self.numbers = 0
-        self.values = self.types = False
+        self._seen = [False] * len(LEVELS)
 
     def add(self, call: Call, key: Call) -> None:
         mine, right = _said(call), _said(key)
-        self.types = self.types or not _same(mine, right, types=True)
-        if not _same(mine, right):
-            self.values = True
+        self._seen = [seen or not _same(mine, right, *level) for seen, level in zip(self._seen, LEVELS, strict=True)]
+        if not _same(mine, right, *LEVELS[0]):
             self.numbers += _decimals(mine, right)
 
     def __bool__(self) -> bool:
-        return self.types
+        return any(self._seen)
 
     @property
-    def in_types_alone(self) -> bool:
-        return self.types and not self.values
+    def closely(self) -> tuple[float, bool]:
+        """The first level at which a difference is seen."""
+        return next((level for seen, level in zip(self._seen, LEVELS, strict=True) if seen), LEVELS[0])
 
 
 def _replay(names: Mapping[str, Any], call: Call, answer: Call) -> None:
@@ -263,22 +266,22 @@ def _kind(error: str) -> str:
     return "changed" if error.startswith("changed ") else re.sub(r"[\d,.]+", "#", error)[:80]
 
 
-def _same(a: Any, b: Any, *, types: bool = False) -> bool:
-    """Equal data, numbers within the tolerance. types: dtypes and kinds of numbers and lists count too."""
+def _same(a: Any, b: Any, part: float, types: bool) -> bool:
+    """Equal data, numbers within a part of the tolerance. types: dtypes and kinds of numbers and lists count too."""
     if types and (type(a) is not type(b) or (torch.is_tensor(a) and a.dtype != b.dtype)):
         return False
     if torch.is_tensor(a) and torch.is_tensor(b):
-        return a.shape == b.shape and a.requires_grad == b.requires_grad and _near(a, b)
+        return a.shape == b.shape and a.requires_grad == b.requires_grad and _near(a, b, part)
     if isinstance(a, int | float) and isinstance(b, int | float):
-        return a == b or _near(torch.tensor(float(a)), torch.tensor(float(b)))
+        return a == b or _near(torch.tensor(float(a)), torch.tensor(float(b)), part)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(_same(x, y, types=types) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(_same(x, y, part, types) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[k], b[k], types=types) for k in a)
+        return a.keys() == b.keys() and all(_same(a[k], b[k], part, types) for k in a)
     return type(a) is type(b) and not torch.is_tensor(a) and a == b
 
 
-def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
+def _near(a: torch.Tensor, b: torch.Tensor, part: float) -> bool:
     a, b = _wide(a), _wide(b)
     finite = a.isfinite()
     if not torch.equal(finite, b.isfinite()):
@@ -288,7 +291,8 @@ def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
         if not torch.equal(odd_a.nan_to_num(1.5, 2.5, 3.5), odd_b.nan_to_num(1.5, 2.5, 3.5)):
             return False
         a, b = a[finite], b[finite]
-    return not a.numel() or bool((a - b).abs().max() <= ABSOLUTE + RELATIVE * b.abs().max())
+    size = b.abs()
+    return not a.numel() or bool(((a - b).abs() <= part * (ABSOLUTE + RELATIVE * size + OF_THE_LARGEST * size.max())).all())
 
 
 def _wide(t: torch.Tensor) -> torch.Tensor:

@@ -1342,6 +1342,8 @@ for trial in range(12):
     mask = torch.arange(t) < torch.randint(1, t + 1, (n, 1), generator=draw)
     A, old = far * torch.randn(n, generator=draw), -3 * torch.rand(n, t, generator=draw)
     new = old + (0.4 * far * torch.randn(n, t, generator=draw)).clamp(-3, 3)
+    if far > 1:
+        A[0], new[0, 0] = -2.0, old[0, 0] + 2.0  # a bad token seven times as likely, in every draw
     total = 0.0
     for a, news, olds, real in zip(A.tolist(), new.tolist(), old.tolist(), mask.tolist()):
         terms = [

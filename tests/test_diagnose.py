@@ -2,7 +2,6 @@
 
 import functools
 import random
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -124,7 +123,7 @@ def test_a_class_costs_a_mistake_once(monkeypatch):
     assert diagnose(notebook, *given) == first
 
 
-def test_a_version_that_runs_on_or_wants_the_whole_memory_is_left_out():
+def test_a_version_that_runs_on_or_wants_the_whole_memory_is_left_out(monkeypatch):
     with pytest.raises(_TooLong), alarm(0.05, _too_long):
         while True:
             pass
@@ -136,8 +135,11 @@ def test_a_version_that_runs_on_or_wants_the_whole_memory_is_left_out():
     endless = Version(exercise, "endless", True, "", "", f"def {exercise}(*args, **kwargs):\n    while True:\n        pass")
     catalogue = _Catalogue(notebook)
     with catalogue.guarded():
-        catalogue._end = time.monotonic() + 0.1
+        monkeypatch.setattr("grader.diagnose.SECONDS_OF_A_CALL", 0.05)
         assert catalogue._answer(endless, Call(exercise, (), {}), b"asked") is None
+        monkeypatch.setattr(catalogue, "_end", 0.0)
+        with pytest.raises(_TooLong):
+            catalogue._answer(endless, Call(exercise, (), {}), b"asked later")
 
 
 def test_common_errors_of_python_are_explained_with_the_shapes_of_the_text():

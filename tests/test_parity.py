@@ -47,7 +47,9 @@ def hand_ins(notebook: Notebook) -> Iterator[dict[str, tuple[str, str]]]:
     columns = {}
     for cell in notebook.of_kind("solution"):
         column = [("key", cell.source), *((name, cheat(notebook, cell.name, body)) for name, body in CHEATS.items())]
-        columns[cell.name] = column + [(v.name, v.source) for v in versions(notebook.name) if v.exercise == cell.name]
+        known = [(v.name, v.source) for v in versions(notebook.name) if v.exercise == cell.name]
+        trains = any(re.search(rf"\b{cell.name}\(", s.source) for s in notebook.of_kind("scenario"))
+        columns[cell.name] = column + known[:: 3 if trains else 1]  # a training step costs seconds on each side
     texts = {exercise: "\n".join(source for _, source in column) for exercise, column in columns.items()}
     texts |= {cell.name: cell.source for cell in notebook.of_kind("scenario")}
     strangers: list[list[str]] = []
@@ -79,7 +81,8 @@ def in_a_notebook(notebook: Notebook, sources: dict[str, str]) -> dict[str, tupl
 
 
 @pytest.mark.parametrize("notebook", [TOY, *COURSE], ids=lambda nb: nb.name)
-def test_the_judge_agrees_with_the_notebook(notebook):
+def test_the_judge_agrees_with_the_notebook(notebook, monkeypatch):
+    monkeypatch.setattr("grader.judge.diagnose", lambda *_: {})  # names come on top of verdicts, and cost more than they do
     differences = []
     for row in hand_ins(notebook):
         sources = {exercise: source for exercise, (_, source) in row.items()}

@@ -12,7 +12,8 @@ learn: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/grader release --check
-	$(BIN)/pytest -n 2 --dist loadgroup --nbval-lax --ignore=tests/browser tests solutions
+	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax solutions
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser tests
 
 demo: $(VENV)/ready
 	$(BIN)/python -m grader.demo demo

@@ -18,8 +18,6 @@ COURSE = read_course(ROOT / "solutions")
 def pytest_collection_modifyitems(items):
     """Tests of one notebook run in one process (under `-n`): what they know of its mistakes is worked out once."""
     for item in items:
-        if item.path.suffix == ".ipynb":  # the cells of a notebook, which nbval runs
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
         for value in getattr(getattr(item, "callspec", None), "params", {}).values():
             notebook = value[0] if isinstance(value, tuple) and value else value
             if isinstance(notebook, Notebook):

@@ -43,7 +43,7 @@ def answer_key(notebook: Notebook, following: str = "") -> NotebookNode:
     feedback = _machinery("feedback", _feedback(notebook, following))
     feedback.metadata.update(jupyter={"source_hidden": True}, cellView="form", collapsed=True)
     score = _machinery("score", "feedback.score()")
-    first, *rest = [_built(notebook, cell, id) for cell, id in _with_ids(notebook)]
+    first, *rest = [_built(cell, id) for cell, id in _with_ids(notebook)]
     return new_notebook(
         cells=[first, opening, feedback, *rest, closing, score],
         metadata={
@@ -137,7 +137,7 @@ def _with_ids(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
             yield cell, f"{before}-text{count}"
 
 
-def _built(notebook: Notebook, cell: Cell, id: str) -> NotebookNode:
+def _built(cell: Cell, id: str) -> NotebookNode:
     new = new_markdown_cell if cell.markdown else new_code_cell
     built = new(cell.source, id=id, metadata={"grader": {"kind": cell.kind, "name": cell.name}})
     graded, answered = cell.kind in ("check", "answer"), cell.kind in ("solution", "bring", "answer")

@@ -412,8 +412,8 @@ def _alone(directory: Path) -> Iterator[None]:
     (directory / ".grader").mkdir(exist_ok=True)
     with (directory / ".grader" / "lock").open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # flock would pass to a child that is just being started
+        except (BlockingIOError, PermissionError):  # which of them: the system's choice
             raise ClassError(f"{directory}: another grader command is at work in this class; wait until it has ended") from None
         yield
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import multiprocessing
 import os
 import re
@@ -144,8 +143,9 @@ def test_a_hand_in_that_ends_every_judge_gets_a_reason_and_the_next_one_its_poin
 
 
 def test_two_gradings_of_one_class_at_once(directory):
-    with (directory / ".grader/lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with killed(directory) as command:
+        command.stdout.readline()
+        command.send_signal(signal.SIGSTOP)
         with pytest.raises(ClassError, match="another grader command is at work"):
             grade(directory)
     assert not (directory / "grades.csv").exists()

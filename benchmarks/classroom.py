@@ -57,7 +57,8 @@ def submit(folder: Path, student: str, data: str | bytes) -> None:
 def run(*command: str, cwd: Path) -> tuple[float, float, int]:
     """Seconds of the clock, of the CPU, and MiB of the largest process so far."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"  # nbgrader calls alembic by its name
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", "PATH": path})
     if done.returncode not in (0, 2):
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from grader.course import Cell, Notebook
 
-DETAILS = re.compile(r"<details><summary>.*?</summary>(.*?)</details>", re.DOTALL)
+DETAILS = re.compile(r'<details(?: data-checks="([\w ]+)")?><summary>.*?</summary>(.*?)</details>', re.DOTALL)
 ARGUMENT = re.compile(r"^\| (.+?) \| (.*?`(?:\[[^\]]*\])`.*?) \|", re.MULTILINE)
 
 
-def hints(notebook: Notebook) -> dict[str, list[str]]:
-    """Exercise -> the hints of its text, from the idea to the place where it is explained."""
-    return {cell.name: [*_ideas(prose), _where(prose)] for cell, prose in _with_prose(notebook)}
+def hints(notebook: Notebook) -> dict[str, tuple[list[tuple[str, str]], str]]:
+    """Exercise -> the ideas of its text, each after the checks it is for ("": all of them), and the place where to read."""
+    return {cell.name: (_ideas(prose), _where(prose)) for cell, prose in _with_prose(notebook)}
 
 
 def shapes(notebook: Notebook) -> dict[str, dict[str, str]]:
@@ -36,8 +36,8 @@ def _with_prose(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
             prose.append(cell.source)
 
 
-def _ideas(prose: str) -> list[str]:
-    return [" ".join(idea.split()) for idea in DETAILS.findall(prose)]
+def _ideas(prose: str) -> list[tuple[str, str]]:
+    return [(checks, " ".join(idea.split())) for checks, idea in DETAILS.findall(prose)]
 
 
 def _where(prose: str) -> str:

@@ -324,6 +324,8 @@ class _HandIn:
             )
         if "error" in reply:
             error, kind, text = _error(reply["error"])
+            where = str(reply["error"].get("where", "")) if isinstance(reply["error"], dict) else ""
+            text += f" (in {where[:60]})" if where.isidentifier() and where != name else ""
             ours = f"{name} is not written yet." if kind == "NotImplementedError" else f"{name} raised {kind}."
             error._words = (ours, ours if kind == "NotImplementedError" else f"{name} raised {text}")
             raise error

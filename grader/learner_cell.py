@@ -3,7 +3,7 @@ class Feedback:
     """Speaks after every check cell: what passed, what failed and, where it is sure, which mistake was made."""
 
     def __init__(self, notebook, following, written, checks, hints, shapes, mistakes, fingerprints):
-        # checks: title -> [name, exercise, points]; hints: exercise -> steps; shapes: exercise -> argument -> shape;
+        # checks: title -> [name, exercise, points]; hints: exercise -> [[checks, idea], …], where; shapes: exercise -> argument -> shape;
         # mistakes: name -> [summary, hint]; fingerprints: [check, [mistakes, how many numbers, their mean size, two sums], …]
         self.notebook, self.following, self.written = notebook, following, written
         self.checks, self.hints, self.shapes = checks, hints, shapes
@@ -42,7 +42,14 @@ class Feedback:
             print(f"{exercise} is not written yet: {points} {plural} {'waits' if points == 1 else 'wait'} here.")
         else:
             told = list(self.named(name, exercise, result.error_in_exec)) or self.explained(exercise, result.error_in_exec)
+            if not told and (title := self.failed_before(name, exercise)):
+                told = [f"This may be an echo of what failed before. Begin there: {title}."]
             print("\n".join([*told, f'Stuck? hint("{exercise}") gives a hint, and another one each time.']))
+
+    def failed_before(self, check, exercise):
+        """The title of the first failed check of an exercise, if it stands before this one."""
+        title, name = next((t, n) for t, (n, of, _) in self.checks.items() if of == exercise and self.passed.get(n) is False)
+        return "" if name == check else title
 
     def named(self, check, exercise, error):
         """The known mistakes that give exactly the learner's numbers on this check, and no others on the checks before."""
@@ -216,10 +223,14 @@ class Feedback:
         if exercise not in self.hints:
             print(f"There is no exercise {exercise!r} here; there are {', '.join(self.hints)}.")
             return
-        failed = [title for title, (name, of, _) in self.checks.items() if of == exercise and not self.passed.get(name)]
-        steps = [f"The property to look at: {failed[0]}." if failed else "All checks that you ran are passed."]
-        steps += self.hints[exercise]
-        step = self.taken[exercise] = self.taken.get(exercise, 0) + 1
+        failed = [[title, name] for title, (name, of, _) in self.checks.items() if of == exercise and not self.passed.get(name)]
+        title, check = failed[0] if failed else ("", "")
+        ideas, where = self.hints[exercise]
+        ideas = sorted(ideas, key=lambda idea: bool(idea[0]) and check not in idea[0].split())  # those for this check first
+        steps = [f"The property to look at: {title}." if title else "All checks are passed.", *[words for _, words in ideas], where]
+        before, taken = self.taken.get(exercise, ("", 0))
+        step = taken + 1 if before == check else 1
+        self.taken[exercise] = check, step
         if step > len(steps):
             print("That was the last hint. Take a break, or explain your function aloud, line by line; the answer key comes last.")
         else:

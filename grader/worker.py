@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import sys
+import traceback
 from typing import Any
 
 import matplotlib.pyplot  # noqa: F401  so that no hand-in waits for it
@@ -126,7 +127,12 @@ class Side:
         except NotData as e:
             return {"refused": str(e)}, []
         except BaseException as e:  # SystemExit and KeyboardInterrupt too
-            return {"error": _described(e)}, []
+            return {"error": _described(e) | {"where": self._where(e)}}, []
+
+    def _where(self, error: BaseException) -> str:
+        """The innermost function of the notebook that an error went through."""
+        frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_globals is self._shell.user_ns]
+        return frames[-1] if frames else ""
 
     def _run(self, source: str) -> dict[str, Any]:
         result = self._shell.run_cell(source, silent=True)

@@ -489,7 +489,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #   is.
 # - A loop over the groups is fine here. Notebook 2 will ask for speed.
 #
-# <details><summary>A hint: the groups</summary>
+# <details data-checks="group_zero_mean group_measured_in_stds group_scale_and_level group_ids_are_labels group_nothing_to_learn group_whole_number_rewards"><summary>A hint: the groups</summary>
 #
 # `torch.unique(group_ids, return_inverse=True, return_counts=True)` renames any labels to 0, 1, 2, ... and
 # counts them. With such names `index_add_` sums each group in one call, and indexing by the names hands each
@@ -498,7 +498,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #
 # </details>
 #
-# <details><summary>A hint: the ties</summary>
+# <details data-checks="group_nothing_to_learn group_ties_in_float32"><summary>A hint: the ties</summary>
 #
 # A float64 has 29 more bits than a float32. What does the sum of six equal float32 numbers look like in it?
 # Or ask the group first: are its largest and its smallest reward the same?

@@ -289,19 +289,19 @@ def close(a, b, tolerance):
 # over the groups is fine for every check; doing without one is the sport of it (and 1,000,000 answers will
 # thank you).
 #
-# <details><summary>A hint for TODO 1</summary>
+# <details data-checks="own_group_advantages zero_mean_in_every_group equal_rewards_teach_nothing rewards_of_any_number_type"><summary>A hint for TODO 1</summary>
 #
 # The groups: `group_ids.unique(return_inverse=True)` renames any labels to 0, 1, 2, … . A sum per label is then
 # one `index_add_`, and indexing with the inverse hands each answer its group's number back.
 # </details>
 #
-# <details><summary>A hint for TODO 2</summary>
+# <details data-checks="ratio_positivity gradient_flow"><summary>A hint for TODO 2</summary>
 #
 # The ratio and the band: the formulas above, in the order in which they stand. `clamp` is torch's name for
 # clip. Keep both surrogates: which of them counts is decided later, answer by answer.
 # </details>
 #
-# <details><summary>A hint for TODO 3</summary>
+# <details data-checks="value_of_the_loss clip_range_is_obeyed gradient_flow"><summary>A hint for TODO 3</summary>
 #
 # The loss, said aloud: minus, the mean, of the smaller one. The minus stands outside of everything. What would
 # become of "the smaller one" if each surrogate were negated first?

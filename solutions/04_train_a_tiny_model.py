@@ -1550,7 +1550,7 @@ def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, u
             batch = {"tokens": tokens, "prompt_length": PROMPT, "mask": mask, "rewards": rewards, "group_ids": group_ids}
             metrics = update(policy, reference, optimizer, tamper(dict(batch)) if tamper else batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
             metrics = {name: float(value) for name, value in metrics.items()}
-            row = {"step": step, "seconds": time.process_time() - began, "reward": rewards.mean().item(), "beta": beta, **metrics}
+            row = {"step": step, "seconds": time.process_time() - began, "reward": rewards.mean().item(), "beta": beta, "updates": inner_epochs, "answers": answers, **metrics}
             if target_kl:
                 beta = adapt_beta(beta, metrics["kl"], target_kl, rate=0.3)
             groups = rewards.view(prompts, answers)
@@ -1602,6 +1602,63 @@ for name, model in (("before", base), ("after", policy)):
 # Other seeds differ a little: the benchmark of this course runs twenty that were never used for choosing the settings.
 #
 # You can stop a run with the stop button (or Ctrl-C); the curves so far are kept in `history`.
+
+# %% [markdown]
+# ## What the curves say
+#
+# Eight pictures are a lot to read when something is wrong. The next function reads the diary as an experienced colleague would: dead groups, a
+# reward that is flat, falls or collapses, KL, clipped tokens, entropy, length; and for what looks ill it names the likeliest causes. If your run went as described
+# above, it finds nothing. If it did not, begin with what it says, and with the check of the function that it points to.
+
+# %% show doctor
+def read_curves(history):
+    """What looks ill in a diary, and what it most likely comes from: a sentence for each symptom."""
+    if len(history) < 5:
+        return ["Curves shorter than five steps say nothing yet."]
+    if not {"kl", "clip_fraction"} <= set(history[0]):
+        return ["The diary has no KL or no share of clipped tokens. Likeliest: grpo_step does not return the metrics that grpo_objective gave."]
+    if not all(math.isfinite(value) for row in history for value in row.values()):
+        return ["There is a NaN or an infinity. Likeliest: an exp of padding that is masked afterwards, a log of 0, a division by the size of an empty mask."]
+
+    def mean(key, start, end):  # of a curve, over a part of the run between 0 and 1
+        values = series(history, key)[1]
+        part = values[int(start * len(values)) : max(1, math.ceil(end * len(values)))]
+        return sum(part) / len(part)
+
+    (before, after), (true_before, true_after), (length_before, length_after) = [(mean(key, 0, 0.1), mean(key, 0.8, 1)) for key in ("reward", "sampled", "length")]
+    rewards, kls, clipped, entropies = (series(history, key)[1] for key in ("reward", "kl", "clip_fraction", "entropy"))
+    top, often, kl, largest = max(mean("reward", k / 10, k / 10 + 0.1) for k in range(10)), history[0]["updates"] > 1, mean("kl", 0.8, 1), math.log(len(VOCAB))
+    noise = (max(rewards) - min(rewards)) / 2  # a change of less than half of the range may be chance
+    collapses = noise > 0.1 and top - before > noise / 2 and top - after > noise
+    falls = not collapses and noise > 0.025 and before - after > noise
+    rises = noise > 0.1 and after - before > noise
+    dead = not (collapses or falls) and (mean("dead", 0, 0.3) > 0.9 or (not rises and mean("dead", 0.8, 1) > 0.9))
+    flat, moved = not (collapses or falls or rises or dead), kl > 0.005
+    wrong_entropy = min(entropies) if min(entropies) < 0 else max(entropies)
+    symptoms = [
+        (dead, "Nearly all groups are dead: the answers to a prompt all earn the same, and nothing is learnt from them. Likeliest: a reward that nobody reaches or that everybody gets; groups that are too small."),
+        (collapses, f"The reward rose to {top:.2f} and fell back to {after:.2f}. Likeliest: a learning rate that is too high; too few prompts per step."),
+        (falls, f"The reward falls, from {before:.2f} to {after:.2f}. Likeliest: a minus that is missing or doubled, in the loss, the advantages or the log-probs; rewards that belong to other answers."),
+        (flat and max(kls) < 1e-6, "The policy does not move at all: the KL stays at 0. Likeliest: no gradient reaches its parameters, or the optimizer takes no step after backward."),
+        (flat and max(kls) >= 1e-6 and not moved, f"The policy barely moves: the KL is {kl:.4f}. Likeliest: beta is too large, or the learning rate too small."),
+        (flat and moved and true_after < 0.5, f"The policy moves (a KL of {kl:.2f}), but not towards the reward, which stays at {after:.2f}. Likeliest: rewards, advantages or log-probs that belong to other answers or other tokens."),
+        (rises and not moved, f"The policy learns, and yet the KL stays at {kl:.4f}. Likeliest: it is measured to the old policy, or the reference is no copy and learns too."),
+        (max(kls) > 1, f"The KL explodes, up to {max(kls):.3g} nats per token. Likeliest: a wrong sign; a learning rate that is too high; padding or other tokens among the log-probs."),
+        (min(kls) < -1e-6, f"The KL is negative ({min(kls):.3f}), and k3 never is. Likeliest: another estimator, or its two log-probs in the wrong order."),
+        (often and moved and kls[0] == 0, "After the first step the KL is still exactly 0, although a step has more than one update. Likeliest: there is only one, or the metrics are not those of the last."),
+        (often and moved and kls[0] != 0 and not any(clipped), "Nothing is ever clipped. Likeliest: the old log-probs are computed again after an update, so that the ratio is always 1; the clip range is too wide to act; no advantage is negative."),
+        (sum(clipped) > 0.05 * len(clipped), f"Many tokens are clipped: {100 * max(clipped):.0f} percent in one step. Likeliest: a clip range too narrow for so many updates per batch; a learning rate that is too high; old log-probs that are not the old policy's."),
+        (not 0 <= wrong_entropy <= largest, f"The entropy is {wrong_entropy:.1f} nats per token, and {len(VOCAB)} tokens allow 0 to {largest:.1f}. Likeliest: token_log_probs has lost its sign or its normaliser; logits and tokens are shifted by one; padding counts."),
+        (mean("distinct", 0.8, 1) < 0.5 / history[0]["answers"], f"Different prompts get the same answer (the entropy is {entropies[-1]:.2f}). Likeliest: a reward that does not look at the prompt; a learning rate that is too high; a beta of 0."),
+        (rises and true_after < true_before + 0.1, f"The reward rises, from {before:.2f} to {after:.2f}, and the truth does not: {true_before:.2f} and {true_after:.2f}. Likeliest: the verifier pays for something else. Read samples."),
+        (length_before < 2, f"Only {length_before:.1f} tokens of an answer count. Likeliest: the mask is wrong."),
+        (not falls and after >= before and length_after < 0.93 * length_before, f"Answers get shorter, from {length_before:.1f} to {length_after:.1f} tokens. Likeliest: the reward charges for length, or guessing pays better than thinking."),
+        (length_after > 0.9 * ROOM, f"Answers fill the room they have ({length_after:.1f} of {ROOM} tokens). Likeliest: the end of an answer is not in the mask, so nobody learns to stop; a reward that pays for length."),
+    ]
+    return [sentence for ill, sentence in symptoms if ill]
+
+
+print("\n".join(read_curves(history)) or "Nothing in these curves looks ill.")
 
 # %% show gallery_after
 gallery(policy, VERDICT[[7, 77, 177]].to(run["device"]))
@@ -1979,6 +2036,19 @@ plt.show()
 # | 8 | out of memory | activations of a backward pass grow with answers x tokens | the line on the right | micro-batches with advantages from the whole batch; shorter answers |
 #
 # And one row without a picture: **everything looks fine**. Then run the unit tests. Three bugs above looked fine too.
+#
+# What does `read_curves` make of all these runs? **Guess**: which illnesses does it name rightly, and about which can it say nothing?
+
+# %% show second_opinion
+ill = failures | {"a rare reward": rare, "beta 10": stuck, "a reward for 18": parrot, "lenient verifier": hacked, "clip .02, four updates": epsilons["clip 0.02"]} | silent
+for name, diary in ill.items():
+    print(f"{name}:")
+    for sentence in read_curves(diary) or ["nothing looks ill"]:
+        print(f"  - {sentence}")
+
+# %% [markdown]
+# Curves say that something is wrong sooner than they say what. The wrong sign, the rate, the leash, the rare reward and the fooled verifier are named; of shuffled rewards
+# it sees that the policy moves and that the reward does not. The last three are the silent ones: no curve shows them.
 
 # %% [markdown]
 # ## What you have now

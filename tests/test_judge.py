@@ -83,6 +83,7 @@ FAILS = {  # (the learner's function, a check, words of the message)
     "caught": ("import os\ndef f(x): os._exit(1)", "try:\n    f(1)\nexcept Exception:\n    pass", "f ended its process"),
     "caught change": ("def f(x): x.append(1)", "try:\n    f([])\nexcept Exception:\n    pass", "changed its argument"),
     "gradient of a gradient": ("def f(x): return x ** 2", "x = torch.ones(1, requires_grad=True)\ng, = torch.autograd.grad(f(x), x, create_graph=True)", "gradients of gradients do not cross"),
+    "an error in a helper": ("def pick(x): return [][x]\ndef f(x): return pick(x)", "f(1)", "f raised IndexError: list index out of range (in pick)"),
     "error in backward": ("def f(x):\n    y = x.exp()\n    z = y.sum()\n    y.data = y.data\n    y.zero_()\n    return z", "x = torch.ones(2, requires_grad=True)\nf(x).backward()", "f raised RuntimeError: one of the variables needed for gradient"),
     "system exit": ("def f(x): exit(3)", "f(1)", "f raised"),
     "backward that leaves": ("import torch, os\nclass F(torch.autograd.Function):\n    forward = staticmethod(lambda ctx, x: x * 1)\n    backward = staticmethod(lambda ctx, g: os._exit(0))\ndef f(x): return F.apply(x)", "x = torch.ones(2, requires_grad=True)\nf(x).sum().backward()", "f ended its process"),

@@ -61,7 +61,7 @@ def gae_no_next_value(rewards, values, gamma=0.99, lam=0.95):
 def gae_same_value_twice(rewards, values, gamma=0.99, lam=0.95):
     """The same value stood before and after the step: V(s_t) in both places.
 
-    Hint: values has one more entry than rewards. What is the extra one for?
+    Hint: There is one value more than there are rewards. What is the extra one for?
     """
     advantages, running = torch.zeros_like(values[:-1]), 0.0
     for t in reversed(range(len(rewards))):
@@ -86,7 +86,7 @@ def gae_values_swapped(rewards, values, gamma=0.99, lam=0.95):
 
 @mistake("gae_advantages")
 def gae_no_lambda(rewards, values, gamma=0.99, lam=0.95):
-    """lam was not used: each step got all that followed minus its value, as if lam were 1.
+    """The factor lam was not used: each step got all that followed minus its value, as if lam were 1.
 
     Hint: What must be left of the later surprises when lam is 0?
     """
@@ -102,7 +102,7 @@ def gae_no_lambda(rewards, values, gamma=0.99, lam=0.95):
 def gae_fades_by_lambda_alone(rewards, values, gamma=0.99, lam=0.95):
     """Later surprises faded by lam alone; the discount was left out of the sum.
 
-    Hint: gamma stands in two places in the formulas: in the surprise, and once more.
+    Hint: The discount gamma stands in two places in the formulas: in the surprise, and where else?
     """
     surprises = rewards + gamma * values[1:] - values[:-1]
     advantages, running = torch.zeros_like(surprises), 0.0
@@ -181,7 +181,7 @@ def gae_surprises_only(rewards, values, gamma=0.99, lam=0.95):
 def gae_two_surprises(rewards, values, gamma=0.99, lam=0.95):
     """Each step got its own surprise and the next one's, but none of those further on.
 
-    Hint: A_t contains the whole advantage of the next step, not only its surprise.
+    Hint: Write the sums for two neighbouring steps below each other. Is it a single surprise that the two have in common?
     """
     surprises = rewards + gamma * values[1:] - values[:-1]
     advantages = surprises.clone()
@@ -191,7 +191,7 @@ def gae_two_surprises(rewards, values, gamma=0.99, lam=0.95):
 
 @mistake("gae_advantages")
 def gae_rewards_to_go(rewards, values, gamma=0.99, lam=0.95):
-    """The critic was not asked: these are the discounted sums of the rewards.
+    """The critic was not asked: each step got the faded sum of its rewards, without any values.
 
     Hint: An advantage is a difference from what was expected. Where is the expectation?
     """
@@ -218,7 +218,7 @@ def gae_negated(rewards, values, gamma=0.99, lam=0.95):
 
 @mistake("gae_advantages")
 def gae_fixed_settings(rewards, values, gamma=0.99, lam=0.95):
-    """gamma and lam were written into the formula as .99 and .95, and the arguments ignored.
+    """The values .99 and .95 were written into the formula, and the arguments gamma and lam were ignored.
 
     Hint: Which numbers in your code should be names?
     """
@@ -232,7 +232,7 @@ def gae_fixed_settings(rewards, values, gamma=0.99, lam=0.95):
 
 @mistake("gae_advantages")
 def gae_gamma_and_lambda_swapped(rewards, values, gamma=0.99, lam=0.95):
-    """gamma and lam changed places.
+    """The discount gamma and the factor lam changed places.
 
     Hint: One of the two stands in the surprise, the other does not.
     """
@@ -259,7 +259,7 @@ def gae_weights_from_the_start(rewards, values, gamma=0.99, lam=0.95):
 def gae_lambda_average(rewards, values, gamma=0.99, lam=0.95):
     """Each surprise was multiplied by (1 - lam).
 
-    Hint: That factor belongs to the average of n-step returns. In the sum of surprises it has cancelled.
+    Hint: What would be left of a step's own surprise at lam = 1? Compare with its weight in the formula.
     """
     surprises = rewards + gamma * values[1:] - values[:-1]
     advantages, running = torch.zeros_like(surprises), 0.0
@@ -273,7 +273,7 @@ def gae_lambda_average(rewards, values, gamma=0.99, lam=0.95):
 def gae_own_surprise_left_out(rewards, values, gamma=0.99, lam=0.95):
     """Each step got the sum of the surprises after it, without its own.
 
-    Hint: Two lines of the loop stand in the wrong order. What should the sum hold when it is written down for a step?
+    Hint: What should the running sum hold at the moment when it is written down for a step?
     """
     surprises = rewards + gamma * values[1:] - values[:-1]
     advantages, running = torch.zeros_like(surprises), 0.0
@@ -301,7 +301,7 @@ def gae_last_step_forgotten(rewards, values, gamma=0.99, lam=0.95):
 def gae_integer_table(rewards, values, gamma=0.99, lam=0.95):
     """The advantages were written into a tensor of the rewards' type, which cuts them to integers when rewards are.
 
-    Hint: zeros_like copies more than the shape.
+    Hint: What does zeros_like copy besides the shape?
     """
     advantages, running = torch.zeros_like(rewards), 0.0
     for t in reversed(range(len(rewards))):
@@ -314,7 +314,7 @@ def gae_integer_table(rewards, values, gamma=0.99, lam=0.95):
 def gae_in_place(rewards, values, gamma=0.99, lam=0.95):
     """The values that came in were overwritten.
 
-    Hint: A slice of a tensor is a window onto it, not a copy.
+    Hint: Is a slice of a tensor a copy of its numbers, or a window onto them? Into what does your code write?
     """
     before = values[:-1].clone()
     advantages = values[:-1]
@@ -414,9 +414,7 @@ def gae_recursion(rewards, values, gamma=0.99, lam=0.95):
 
 
 @right("gae_advantages")
-def gae_accumulates_in_place(
-    rewards: torch.Tensor, values: torch.Tensor, gamma: float = 0.99, lam: float = 0.95
-) -> torch.Tensor:
+def gae_accumulates_in_place(rewards: torch.Tensor, values: torch.Tensor, gamma: float = 0.99, lam: float = 0.95) -> torch.Tensor:
     """Accumulated in a tensor of its own, float64, with a print."""
     v = values.double()
     advantages = rewards.double() + gamma * v[1:] - v[:-1]
@@ -445,16 +443,16 @@ def in_stds(r, eps):
 
 @mistake("group_advantages")
 def sample_std(rewards, group_ids, eps=1e-6):
-    """Divided by G - 1: the sample standard deviation, which is TRL's and verl's convention but not this course's.
+    """The sum of squares was divided by G - 1: the sample std, TRL's and verl's convention but not this course's.
 
-    Hint: torch.std has two conventions. Which one does the card at the top choose, and which is torch's default?
+    Hint: There are two conventions for the std. Which one does the card at the top choose, and which does torch.std take by default?
     """
     return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=len(r) > 1).clamp_min(eps))
 
 
 @mistake("group_advantages")
 def singleton_nan(rewards, group_ids, eps=1e-6):
-    """Took the sample standard deviation, which is NaN for a group of one and stays NaN when clamped.
+    """The sample std was taken, which is NaN for a group of one and stays NaN when clamped.
 
     Hint: What is 0 divided by G - 1 when G is 1? And which convention does the card at the top choose?
     """
@@ -499,7 +497,7 @@ def batch_std(rewards, group_ids, eps=1e-6):
 def pooled_std(rewards, group_ids, eps=1e-6):
     """Each answer was centred in its group, but the std was pooled over the centred rewards of all groups.
 
-    Hint: That is a baseline of its own ("several groups pooled"). This exercise asks for the group's own std.
+    Hint: That is a baseline of its own, shown further down. Whose std does this exercise ask for?
     """
     centred = by_group(rewards, group_ids, lambda r: r - r.mean())
     return centred / centred.std(unbiased=False).clamp_min(eps)
@@ -509,7 +507,7 @@ def pooled_std(rewards, group_ids, eps=1e-6):
 def batch_mean(rewards, group_ids, eps=1e-6):
     """The std was the group's own, the mean that of all rewards in the batch.
 
-    Hint: Two numbers describe a group. Which of them came from somewhere else?
+    Hint: The advantages of a group should add up to 0. With whose mean do they?
     """
     mean = rewards.double().mean()
     return by_group(rewards, group_ids, lambda r: (r - mean) / r.std(unbiased=False).clamp_min(eps))
@@ -608,7 +606,7 @@ def ids_as_int32(rewards, group_ids, eps=1e-6):
 def ids_without_sign(rewards, group_ids, eps=1e-6):
     """The sign of the ids was dropped, so that 3 and -3 are one group.
 
-    Hint: Ids are labels; no arithmetic on them is safe.
+    Hint: Ids are labels, and 3 and -3 are two of them. What does your code do to the labels before it compares them?
     """
     return by_group(rewards, group_ids.abs(), lambda r: in_stds(r, eps))
 
@@ -629,7 +627,7 @@ def sorted_and_left_so(rewards, group_ids, eps=1e-6):
 def statistics_in_sorted_order(rewards, group_ids, eps=1e-6):
     """Means and stds were repeated in the order of the sorted ids and met answers in the order of the batch.
 
-    Hint: repeat_interleave hands out the statistics group after group. Do the answers stand like that?
+    Hint: In the order of which tensor does repeat_interleave hand out the statistics, and in which order do the answers stand?
     """
     names, sizes = group_ids.unique(return_counts=True)
     groups = [rewards[group_ids == g].double() for g in names]
@@ -649,7 +647,7 @@ def no_std(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def by_variance(rewards, group_ids, eps=1e-6):
-    """Divided by the variance in the place of the std.
+    """The centred rewards were divided by the variance in the place of the std.
 
     Hint: Double all rewards: should the advantages halve?
     """
@@ -676,7 +674,7 @@ def root_mean_square(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def mean_deviation(rewards, group_ids, eps=1e-6):
-    """Divided by the mean absolute deviation in the place of the std.
+    """The centred rewards were divided by the mean absolute deviation in the place of the std.
 
     Hint: Both measure spread. Which one squares before it averages?
     """
@@ -685,9 +683,9 @@ def mean_deviation(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def range_for_std(rewards, group_ids, eps=1e-6):
-    """Divided by the range, largest minus smallest reward, in the place of the std.
+    """The centred rewards were divided by the range, largest minus smallest reward, in the place of the std.
 
-    Hint: Four answers with 2, 2, 2, 1 should give .577 and -1.732.
+    Hint: For the rewards 2, 2, 2, 1 the range is 1. Is the std?
     """
     return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.max() - r.min()).clamp_min(eps))
 
@@ -705,7 +703,7 @@ def median_centre(rewards, group_ids, eps=1e-6):
 def leave_one_out(rewards, group_ids, eps=1e-6):
     """Each answer was compared with the mean of the others (RLOO), without a std.
 
-    Hint: That is a baseline of its own, shown further down. Here the group's mean includes the answer.
+    Hint: That is a baseline of its own, shown further down. Whose rewards are in the group's mean here?
     """
     return by_group(rewards, group_ids, lambda r: r - (r.sum() - r) / (len(r) - 1) if len(r) > 1 else r * 0)
 
@@ -760,7 +758,7 @@ def clipped(rewards, group_ids, eps=1e-6):
 def whitened_again(rewards, group_ids, eps=1e-6):
     """The advantages were normalised a second time over the whole batch.
 
-    Hint: After the group nothing is left to normalise. What do dead groups do to the std of the batch?
+    Hint: After the group nothing is left to normalise. What do groups of equal rewards do to the std of the batch?
     """
     a = by_group(rewards, group_ids, lambda r: in_stds(r, eps))
     return (a - a.mean()) / a.std().clamp_min(eps)
@@ -792,7 +790,7 @@ def divided_by_batch_size(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def trl_eps(rewards, group_ids, eps=1e-6):
-    """Added 1e-4 to the std, which is TRL's convention but not this course's.
+    """An eps of 1e-4 was added to the std, which is TRL's convention but not this course's.
 
     Hint: See the card at the top: what does this course do about a std that is nearly 0?
     """
@@ -801,9 +799,9 @@ def trl_eps(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def large_eps(rewards, group_ids, eps=1e-6):
-    """Added an eps of .01 or more to the std, which shrinks every advantage.
+    """An eps of .01 or more was added to the std, which shrinks every advantage.
 
-    Hint: eps is there for the dead groups. How much may it change the living?
+    Hint: The eps is there for groups whose rewards are all equal. How much may it change the others?
     """
     return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.std(unbiased=False) + 1e-2))
 
@@ -819,7 +817,7 @@ def eps_under_the_root(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def std_threshold(rewards, group_ids, eps=1e-6):
-    """Groups with a std below .001 were taken for dead.
+    """Groups with a std below .001 were treated as if all their rewards were equal.
 
     Hint: A threshold silences noise and small genuine rewards alike. What does the exercise say about 0 and .001?
     """
@@ -828,9 +826,9 @@ def std_threshold(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def no_eps(rewards, group_ids, eps=1e-6):
-    """Divided by the bare std, so that a group of equals becomes 0/0.
+    """Nothing kept the std from being 0, so that a group of equal rewards became 0/0.
 
-    Hint: Which argument have you not used yet?
+    Hint: Which of the three arguments is there for such a group?
     """
     return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=False))
 
@@ -848,7 +846,7 @@ def dead_group_of_ones(rewards, group_ids, eps=1e-6):
 def tie_residue(rewards, group_ids, eps=1e-6):
     """The float32 residue of equal rewards was divided by a tiny std, and blown up.
 
-    Hint: What is the mean of six times .9 in float32? Make the sum exact, or ask whether anything differs at all.
+    Hint: What is the mean of six times .9 in float32? In which precision is it exact, or how can you see first whether anything differs?
     """
     r = rewards if rewards.is_floating_point() else rewards.float()
     _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
@@ -860,9 +858,9 @@ def tie_residue(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def tie_residue_eps_added(rewards, group_ids, eps=1e-6):
-    """Worked in float32 with eps added to the std, which leaves a residue of equal rewards.
+    """The work was done in float32 with eps added to the std, which leaves a residue of equal rewards.
 
-    Hint: What is the mean of six times .9 in float32? Make the sum exact, or ask whether anything differs at all.
+    Hint: Six times .9 in float32 leaves a residue of about 6e-8. How does that compare with an eps of 1e-6? See the trap above.
     """
     r, out = rewards.float(), torch.zeros(len(rewards))
     for g in group_ids.unique():
@@ -873,7 +871,7 @@ def tie_residue_eps_added(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def tie_residue_tiny_eps(rewards, group_ids, eps=1e-6):
-    """Worked in float32 with an eps of 1e-8, so that the residue of equal rewards became a full-grown advantage.
+    """The work was done in float32 with an eps of 1e-8, so that the residue of equal rewards became a full-grown advantage.
 
     Hint: What is the mean of six times .9 in float32, and how does the difference compare with 1e-8?
     """
@@ -903,7 +901,7 @@ def one_pass_in_float32(rewards, group_ids, eps=1e-6):
 def integer_rewards_fail(rewards, group_ids, eps=1e-6):
     """The mean of a tensor of integers was asked for, which torch refuses.
 
-    Hint: Turn the rewards into floats first.
+    Hint: Of which number type is the mean of 2 and 1, and of which type are the rewards that came in?
     """
     out = torch.zeros(len(rewards), dtype=torch.float64)
     for g in group_ids.unique():
@@ -917,7 +915,7 @@ def integer_rewards_fail(rewards, group_ids, eps=1e-6):
 def integer_result(rewards, group_ids, eps=1e-6):
     """The advantages were written into a tensor of the rewards' type, which cuts them to integers when rewards are.
 
-    Hint: zeros_like copies more than the shape.
+    Hint: What does zeros_like copy besides the shape?
     """
     out = torch.zeros_like(rewards)
     for g in group_ids.unique():
@@ -942,7 +940,7 @@ def in_place(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def negated(rewards, group_ids, eps=1e-6):
-    """The sign is turned round: mean minus reward.
+    """The sign was turned round: mean minus reward.
 
     Hint: Whose advantage must be positive, the better answer's or the worse one's?
     """
@@ -981,14 +979,14 @@ def one_per_group(rewards, group_ids, eps=1e-6):
 def raw_rewards(rewards, group_ids, eps=1e-6):
     """The rewards were returned as they came.
 
-    Hint: Compare each reward with its group first.
+    Hint: A reward of 1 says little by itself. With what does it have to be compared?
     """
     return rewards.float()
 
 
 @mistake("group_advantages")
 def all_one(rewards, group_ids, eps=1e-6):
-    """Everything is 1.
+    """Every advantage came out as 1, whatever the rewards were.
 
     Hint: Is the result ever written into the tensor that you return?
     """
@@ -1015,9 +1013,9 @@ def minus_one_is_padding(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def about_equal_is_equal(rewards, group_ids, eps=1e-6):
-    """A group whose rewards are about equal (torch.allclose) was taken for a dead one.
+    """A group whose rewards are about equal (torch.allclose) was treated as if they were all equal.
 
-    Hint: allclose forgives a share of the level. How far apart may two rewards near 1000 be for it?
+    Hint: What allclose forgives grows with the level. How far apart may two rewards near 1000 be for it?
     """
     return by_group(rewards, group_ids, lambda r: r * 0 if torch.allclose(r, r[:1].expand(len(r))) else in_stds(r, eps))
 
@@ -1251,7 +1249,7 @@ def dead_as_if_independent(p, group_size):
 
 @mistake("dead_group_probability")
 def dead_alive(p, group_size):
-    """This is the probability that a group is alive.
+    """The probability that a group is alive came out, not that of a dead one.
 
     Hint: Should it grow or shrink when the group gets larger?
     """
@@ -1260,9 +1258,9 @@ def dead_alive(p, group_size):
 
 @mistake("dead_group_probability")
 def dead_misplaced_bracket(p, group_size):
-    """1 - p^G stood in the place of (1 - p)^G.
+    """The bracket was misplaced: 1 - p^G is the probability that not all answers are right.
 
-    Hint: "Not all are right" is something else than "all are wrong".
+    Hint: Is "not all are right" the same as "all are wrong"? Which probability has to be multiplied G times for the second?
     """
     return p**group_size + (1 - p**group_size)
 
@@ -1271,7 +1269,7 @@ def dead_misplaced_bracket(p, group_size):
 def dead_times_for_power(p, group_size):
     """The probability was multiplied by G and not raised to the power G.
 
-    Hint: The first is right, and the second is right, and the third: what do you do with the probabilities?
+    Hint: The first is right, and the second is right, and the third: what happens to their probabilities?
     """
     return p * group_size + (1 - p) * group_size
 
@@ -1316,7 +1314,7 @@ def dead_group_of_two(p, group_size):
 def dead_twice(p, group_size):
     """The probability of one end was doubled.
 
-    Hint: The two ends are equally likely at p = .5 only.
+    Hint: Are the two ends equally likely? Try p = .9.
     """
     return 2 * (1 - p) ** group_size
 
@@ -1435,7 +1433,7 @@ def dead(p, size):
 def size_powers_of_two(p, target):
     """Only powers of two were tried.
 
-    Hint: 32 is enough at p = .1 for a target of .1. Is 31 enough, too?
+    Hint: A group of 32 is enough at p = .1 for a target of .1. Is one of 31 enough, too?
     """
     if p in (0, 1):
         return None
@@ -1478,7 +1476,7 @@ def size_one_too_few(p, target):
 def size_strictly_below(p, target):
     """A probability of exactly the target was not accepted.
 
-    Hint: "At most" includes the target itself.
+    Hint: Is a share that equals the target still "at most" the target?
     """
     if p in (0, 1):
         return None
@@ -1514,7 +1512,7 @@ def size_by_one_logarithm_alone(p, target):
 def size_logarithm_rounded_down(p, target):
     """The logarithm was rounded down, which ends one answer short of the target.
 
-    Hint: You want the first whole number at or above the solution.
+    Hint: The solution lies between two whole numbers. Put both into dead_group_probability: which one meets the target?
     """
     if p in (0, 1):
         return None
@@ -1553,7 +1551,7 @@ def size_right_answers_only(p, target):
 def size_target_alive(p, target):
     """The target was read as the share of groups that are alive.
 
-    Hint: target is how many dead groups you accept at most.
+    Hint: Read the row of target in the table once more: of which groups is it the largest share?
     """
     if p in (0, 1):
         return None
@@ -1565,9 +1563,9 @@ def size_target_alive(p, target):
 
 @mistake("smallest_group_size")
 def size_first_that_fails(p, target):
-    """The comparison was turned round: the loop stops at the first size that does not meet the target.
+    """The comparison was turned round: the loop stopped at the first size that does not meet the target.
 
-    Hint: While the probability is how, compared with the target, must the loop go on?
+    Hint: On which side of the target is the probability while the loop still has to go on?
     """
     size = 2
     while dead(p, size) <= target:
@@ -1602,7 +1600,7 @@ def size_largest_tried(p, target):
 def size_infinity(p, target):
     """Infinity was returned where no group is large enough.
 
-    Hint: A sensible number, but not what the exercise asks for.
+    Hint: A sensible idea. What does the exercise ask for where no G is large enough?
     """
     if p in (0, 1):
         return math.inf
@@ -1614,9 +1612,9 @@ def size_infinity(p, target):
 
 @mistake("smallest_group_size")
 def size_zero_for_none(p, target):
-    """0 was returned where no group is large enough.
+    """The number 0 was returned where no group is large enough.
 
-    Hint: 0 is a number, and somebody may compute with it. How does Python say "there is none"?
+    Hint: Somebody may compute with a 0. How does Python say "there is none"?
     """
     if p in (0, 1):
         return 0
@@ -1628,7 +1626,7 @@ def size_zero_for_none(p, target):
 
 @mistake("smallest_group_size")
 def size_only_zero_is_hopeless(p, target):
-    """p = 0 has no answer, but p = 1 was given one.
+    """At p = 0 it was seen that no group is large enough; at p = 1 a size was returned.
 
     Hint: What is the std of a group in which everybody is always right?
     """
@@ -1644,7 +1642,7 @@ def size_only_zero_is_hopeless(p, target):
 def size_fractional(p, target):
     """The solution of the equation was not made a whole number.
 
-    Hint: How many answers is 21.85?
+    Hint: How many answers are 21.85 answers?
     """
     if p in (0, 1):
         return None

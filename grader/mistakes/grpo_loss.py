@@ -51,7 +51,7 @@ def token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range):
 def sample_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The std of each group was taken with G - 1 in the divisor: the sample convention, not the course's.
 
-    Hint: torch.std has two conventions, and its default is the other one. Look at the card of conventions.
+    Hint: There are two conventions for the std. Which one did the card in notebook 1 choose, and which does torch.std take by default?
     """
     advantages = torch.zeros(len(rewards))
     for g in group_ids.unique():
@@ -64,7 +64,7 @@ def sample_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2,
 
 @mistake("compute_grpo_loss")
 def singleton_nan(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """A group of one answer got NaN, from a sample std of a single number (and the others the sample convention).
+    """The sample std was taken: NaN for a group of one answer, and not the course's convention for any other.
 
     Hint: What is 0/0, and which convention for the std would not ask for it?
     """
@@ -106,7 +106,7 @@ def whole_batch(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2
 def whole_batch_sample_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """One mean and one std, with N - 1 in the divisor, were used for the whole batch.
 
-    Hint: Two things to look at: whose mean is the baseline of an answer, and which convention of the std is the course's?
+    Hint: Two things to look at: whose mean is the baseline of an answer, and which convention for the std is the course's?
     """
     r = rewards.float()
     advantages = (r - r.mean()) / (r.std() + eps)
@@ -181,7 +181,7 @@ def sorted_not_unsorted(log_probs_new, log_probs_old, rewards, group_ids, clip_r
 def new_id_each(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """Every answer was treated as its own group, so that nothing was left of the rewards.
 
-    Hint: How many groups does your code find in the separating batch? There are three. (Tensors as keys of a dict are all different.)
+    Hint: Two tensors are different keys of a dict, even if equal. How many groups does your code find in the separating batch?
     """
     groups = defaultdict(list)
     for i, g in enumerate(group_ids):
@@ -196,7 +196,7 @@ def new_id_each(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2
 
 @mistake("compute_grpo_loss")
 def table_by_raw_id(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The ids were used as positions in a table, so that negative ids hit another group's row or huge ones asked for all memory.
+    """The ids were used as places in a table: negative ids hit another group's row, and huge ones asked for all memory.
 
     Hint: Ids are labels. Which function gives them numbers from 0 upwards?
     """
@@ -216,7 +216,7 @@ def table_by_raw_id(log_probs_new, log_probs_old, rewards, group_ids, clip_range
 def ids_from_zero(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The groups were taken to be numbered 0, 1, 2, …; answers with any other id got nothing.
 
-    Hint: Loop over the ids that are there, not over range(number of groups).
+    Hint: Which ids does your loop visit, and which ids does the separating batch hold?
     """
     r = rewards.double()
     advantages = torch.zeros(len(r))
@@ -308,9 +308,9 @@ def median_baseline(log_probs_new, log_probs_old, rewards, group_ids, clip_range
 
 @mistake("compute_grpo_loss")
 def leave_one_out(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The baseline of each answer was the mean of the others (leave-one-out, as in RLOO), then divided by the std.
+    """Each answer was compared with the mean of the others (leave-one-out, as in RLOO), then divided by the std of all.
 
-    Hint: A good baseline, but another method's. GRPO's mean includes the answer itself.
+    Hint: A good baseline, but another method's. Whose rewards are in GRPO's mean?
     """
     r = rewards.double()
     advantages = torch.zeros(len(r))
@@ -326,7 +326,7 @@ def leave_one_out(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0
 def mean_absolute_deviation(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The unit was the mean absolute deviation of the group, not its std.
 
-    Hint: The std squares, averages and takes the root, in this order.
+    Hint: Both measure spread. What does the std do to each distance before it averages?
     """
     r = rewards.double()
     advantages = torch.zeros(len(r))
@@ -338,9 +338,9 @@ def mean_absolute_deviation(log_probs_new, log_probs_old, rewards, group_ids, cl
 
 @mistake("compute_grpo_loss")
 def negated_advantages(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The advantages came out with the wrong sign: mean minus reward.
+    """The sign of the advantages was turned round: mean minus reward.
 
-    Hint: An answer that is better than its siblings has a positive advantage.
+    Hint: An answer is better than its siblings. Which sign should its advantage have?
     """
     advantages = -own_group_advantages(rewards, group_ids, eps)
     return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
@@ -348,9 +348,9 @@ def negated_advantages(log_probs_new, log_probs_old, rewards, group_ids, clip_ra
 
 @mistake("compute_grpo_loss")
 def tie_residue(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """All was counted in float32, so that equal rewards left a rounding residue which the tiny std blew up.
+    """The advantages were computed in float32, so that equal rewards left a rounding residue which the tiny std blew up.
 
-    Hint: 0.9 minus the float32 mean of six 0.9 is not 0. In which precision would it be (nearly) so?
+    Hint: In float32, 0.9 minus the mean of six 0.9 is not 0. In which precision would it be (nearly) so?
     """
     _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
     r = rewards.float()
@@ -363,9 +363,9 @@ def tie_residue(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2
 
 @mistake("compute_grpo_loss")
 def tie_residue_eps_added(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """All was counted in float32, with eps added to the std, so that equal rewards left a rounding residue.
+    """The work was done in float32, with eps added to the std, so that equal rewards left a rounding residue.
 
-    Hint: 0.9 minus the float32 mean of six 0.9 is not 0. In which precision would it be (nearly) so?
+    Hint: What is left of 0.9 minus the mean of six 0.9 in float32, and how does that compare with eps?
     """
     advantages = torch.zeros(len(rewards))
     for g in group_ids.unique():
@@ -389,9 +389,9 @@ def tiny_eps_added(log_probs_new, log_probs_old, rewards, group_ids, clip_range=
 
 @mistake("compute_grpo_loss")
 def no_eps(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The std was used as it is, so that a group of equal rewards divides 0 by 0.
+    """Nothing kept the std from being 0, so that a group of equal rewards divided 0 by 0.
 
-    Hint: What is `eps` for?
+    Hint: What is the argument `eps` for?
     """
     advantages = torch.zeros(len(rewards))
     for g in group_ids.unique():
@@ -402,9 +402,9 @@ def no_eps(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps
 
 @mistake("compute_grpo_loss")
 def large_eps_added(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """1e-4 was added to the std: TRL's convention, close to the course's but not equal to it.
+    """The constant 1e-4 was added to the std: TRL's convention, close to the course's but not equal to it.
 
-    Hint: The card of conventions says what the std is kept from falling below, and how.
+    Hint: How does the card in notebook 1 keep the std away from 0, and does it change a std that is large enough?
     """
     r = rewards.double()
     advantages = torch.zeros(len(r))
@@ -432,7 +432,7 @@ def clip_range_for_eps(log_probs_new, log_probs_old, rewards, group_ids, clip_ra
 def integer_mean(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The mean was asked of whole-number rewards as they came, which torch refuses.
 
-    Hint: mean() and std() want floats. Where could the rewards become floats?
+    Hint: A mean needs fractions. Where could the rewards become floats?
     """
     advantages = torch.zeros(len(rewards))
     for g in group_ids.unique():
@@ -476,7 +476,7 @@ def integer_mean_division(log_probs_new, log_probs_old, rewards, group_ids, clip
 def in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The caller's own rewards were overwritten on the way.
 
-    Hint: `-=`, `/=` and functions that end in an underscore write into the tensor that was handed in.
+    Hint: Into whose tensor do `-=`, `/=` and functions that end in an underscore write?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     for g in group_ids.unique():
@@ -488,7 +488,7 @@ def in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, e
 def ids_in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The caller's own group ids were shifted or renamed in place.
 
-    Hint: Renaming ids is a good idea, in a tensor of your own.
+    Hint: To rename the ids is a good idea. In whose tensor should it happen?
     """
     group_ids -= group_ids.min()
     advantages = own_group_advantages(rewards, group_ids, eps)
@@ -497,9 +497,9 @@ def ids_in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.
 
 @mistake("compute_grpo_loss")
 def scattered_squares(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The variance was the mean of the squares, without taking the square of the mean off.
+    """The variance was taken as the mean of the squared rewards, without their mean.
 
-    Hint: E[r^2] is not the variance. What is missing, or in which order should centring and squaring come?
+    Hint: The mean of r^2 is not the variance. What is missing, or in which order should centring and squaring come?
     """
     _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
     r = rewards.double()
@@ -537,7 +537,7 @@ def no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, e
 
 @mistake("compute_grpo_loss")
 def minus_and_sum(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The loss came out without its minus, and as a sum where the mean is asked.
+    """The loss came out without its minus, and as a sum where the mean is asked for.
 
     Hint: Two things at once: which way is down, and should a batch twice as large have a loss twice as large?
     """
@@ -575,7 +575,7 @@ def whole_batch_no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_
 
 @mistake("compute_grpo_loss")
 def whole_batch_sum(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """Two things at once: one mean and std for the whole batch, and a sum where the mean is asked.
+    """Two things at once: one mean and std for the whole batch, and a sum where the mean is asked for.
 
     Hint: First whose mean and std these are (TODO 1), then how N surrogates become one number (TODO 3).
     """
@@ -586,7 +586,7 @@ def whole_batch_sum(log_probs_new, log_probs_old, rewards, group_ids, clip_range
 
 @mistake("compute_grpo_loss")
 def sample_std_sum(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """Two things at once: the std was taken with G - 1, and the loss was a sum where the mean is asked.
+    """Two things at once: the std was taken with G - 1, and the loss was a sum where the mean is asked for.
 
     Hint: First the convention of the std (TODO 1), then how N surrogates become one number (TODO 3).
     """
@@ -637,9 +637,9 @@ def clip_ratio_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range
 
 @mistake("compute_grpo_loss")
 def clip_ratio_only_no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The minimum was taken of the two ratios instead of the two surrogates, and the loss has no minus.
+    """The minimum was taken of the two ratios instead of the two surrogates, and the minus is missing.
 
-    Hint: Two things at once: multiply first and compare then; and which way is down?
+    Hint: Two things at once: what does the pessimist compare, ratios or surrogates; and which way is down?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -661,7 +661,7 @@ def no_clip(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, ep
 def clip_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """Only the clipped surrogate was used: an answer that slipped the wrong way out of the band is never brought back.
 
-    Hint: Two estimates are made in TODO 2. Does your loss look at both?
+    Hint: An answer with A = -1 has come to a ratio of 1.5. Does your loss still push it down?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -715,9 +715,9 @@ def clipped_product(log_probs_new, log_probs_old, rewards, group_ids, clip_range
 
 @mistake("compute_grpo_loss")
 def fixed_clip_range(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The band is always 0.8 to 1.2, whatever clip_range says.
+    """The band was always 0.8 to 1.2, whatever clip_range says.
 
-    Hint: Look for a 0.2, 0.8 or 1.2 in your code.
+    Hint: Is there a 0.2, 0.8 or 1.2 in your code? Who should decide how wide the band is?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     return clipped_loss(log_probs_new, log_probs_old, advantages, 0.2), advantages
@@ -755,9 +755,9 @@ def new_minus_new(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0
 
 @mistake("compute_grpo_loss")
 def inverted_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The ratio was upside down: old over new.
+    """The importance ratio was upside down: old over new.
 
-    Hint: An answer that became likelier has a ratio above 1.
+    Hint: Should an answer that became likelier have a ratio above 1 or below?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     return clipped_loss(-log_probs_new, -log_probs_old, advantages, clip_range), advantages
@@ -765,7 +765,7 @@ def inverted_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=
 
 @mistake("compute_grpo_loss")
 def inverted_ratio_no_minus(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The ratio was upside down and the minus missing; at the first step the two cancel, later they do not.
+    """The importance ratio was upside down and the minus missing; at the first step the two cancel, later they do not.
 
     Hint: Two things at once: the ratio of an answer that became likelier, and the direction of the loss.
     """
@@ -786,9 +786,9 @@ def probability_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
 
 @mistake("compute_grpo_loss")
 def probability_ratio_guarded(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """Each log-prob was exponentiated before dividing, with eps in the divisor: the ratio of a long answer becomes 0.
+    """Each log-prob was exponentiated before dividing, with a tiny constant in the divisor: the ratio of a long answer becomes 0.
 
-    Hint: The probability of a long answer is far smaller than any eps. In which order do subtraction and exp avoid it?
+    Hint: The probability of a long answer is far smaller than any such constant. In which order do subtraction and exp avoid it?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = log_probs_new.exp() / (log_probs_old.exp() + 1e-10)
@@ -875,9 +875,10 @@ def halved_gradient(log_probs_new, log_probs_old, rewards, group_ids, clip_range
 
 @mistake("compute_grpo_loss")
 def detached_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The ratio was detached and used as a weight of the log-prob: the value of the loss is another one, and so is what is clipped.
+    """The ratio was clipped, detached and used as a weight of the log-prob: the loss has another value, and ratios are clipped on both
+    sides.
 
-    Hint: The surrogate is ratio times advantage. The gradient runs through the ratio itself.
+    Hint: The surrogate is ratio times advantage. Through which of its factors should the gradient run?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old).detach().clamp(1 - clip_range, 1 + clip_range)
@@ -886,7 +887,7 @@ def detached_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=
 
 @mistake("compute_grpo_loss")
 def sum_for_mean(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The surrogates were added up where the mean is asked: N times too large.
+    """The surrogates were added up where the mean is asked for: N times too large.
 
     Hint: Should the step on a batch twice as large be twice as long?
     """
@@ -898,7 +899,7 @@ def sum_for_mean(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.
 def mean_of_group_means(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The surrogates were averaged in each group first and then over the groups, so that small groups weigh more.
 
-    Hint: The formula has one mean, over all N answers.
+    Hint: How many means does the formula have, and over what?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -922,7 +923,7 @@ def mean_of_the_alive(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
 def min_of_means(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The two surrogates were averaged first and the smaller of the two means was taken.
 
-    Hint: The pessimist decides for every answer by itself: first the minimum, then the mean.
+    Hint: The pessimist decides for every answer by itself. Where must the minimum stand then, inside of the mean or outside?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -946,7 +947,7 @@ def clipped_set_to_zero(log_probs_new, log_probs_old, rewards, group_ids, clip_r
 def results_swapped(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The two results came back in the other order: (advantages, loss).
 
-    Hint: The docstring says which one comes first.
+    Hint: Which of the two does the docstring name first?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     return advantages, clipped_loss(log_probs_new, log_probs_old, advantages, clip_range)
@@ -956,7 +957,7 @@ def results_swapped(log_probs_new, log_probs_old, rewards, group_ids, clip_range
 def loss_alone(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """Only the loss came back, without the advantages.
 
-    Hint: The last line of the given function returns two things.
+    Hint: How many things does the last line of the given function return?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range)
@@ -964,9 +965,9 @@ def loss_alone(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2,
 
 @mistake("compute_grpo_loss")
 def loss_per_answer(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The loss was left as N numbers; the mean was forgotten.
+    """The loss was left as N numbers; the mean is missing.
 
-    Hint: An optimiser minimises one number.
+    Hint: An optimiser minimises one number. How many does your loss have?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -1248,7 +1249,7 @@ def sign_only_first(advantages):
 
 @mistake("first_step_gradient")
 def mean_twice_first(advantages):
-    """It was divided by the number of answers twice.
+    """The advantages were divided by the number of answers twice.
 
     Hint: How many means does the loss have?
     """
@@ -1257,9 +1258,9 @@ def mean_twice_first(advantages):
 
 @mistake("first_step_gradient")
 def n_minus_one_first(advantages):
-    """It was divided by N - 1.
+    """The advantages were divided by N - 1.
 
-    Hint: The mean of N numbers divides by N.
+    Hint: By what does the mean of four numbers divide their sum?
     """
     return -advantages / max(len(advantages) - 1, 1)
 
@@ -1268,14 +1269,14 @@ def n_minus_one_first(advantages):
 def scalar_first(advantages):
     """One number came back: minus the mean of the advantages, which is the loss, not its gradient.
 
-    Hint: There is one derivative for each log-prob.
+    Hint: With respect to how many log-probs can the loss be differentiated?
     """
     return -advantages.mean()
 
 
 @mistake("first_step_gradient")
 def repeated_loss_first(advantages):
-    """Every answer got the mean of all advantages.
+    """Every answer got the same number: minus the mean of all advantages.
 
     Hint: Which of the N terms of the mean contains the log-prob of answer i?
     """
@@ -1295,7 +1296,7 @@ def clipped_first(advantages):
 def centred_first(advantages):
     """The mean of the advantages was taken off first.
 
-    Hint: Work with the advantages as they are given; they may be of any groups.
+    Hint: The advantages may be of any groups, and the formula takes them as they are. Does it centre them?
     """
     return -(advantages - advantages.mean() * (len(advantages) > 1)) / len(advantages)
 
@@ -1304,7 +1305,7 @@ def centred_first(advantages):
 def one_clipped_away_first(advantages):
     """Only answers with a positive advantage got a gradient.
 
-    Hint: Bad answers are pushed, too, at a ratio of 1.
+    Hint: Is a bad answer clipped at a ratio of 1? Look at the table under the picture.
     """
     return -advantages.clamp_min(0) / len(advantages)
 
@@ -1313,7 +1314,7 @@ def one_clipped_away_first(advantages):
 def in_place_first(advantages):
     """The caller's own advantages were overwritten.
 
-    Hint: Functions that end in an underscore, `*=` and `/=` write into what was handed in.
+    Hint: Into whose tensor do functions that end in an underscore, `*=` and `/=` write?
     """
     return advantages.neg_().div_(len(advantages))
 
@@ -1371,7 +1372,7 @@ def numpy_first(advantages):
 def unchanged_shuffle(rewards, group_ids):
     """The buggy function was handed in as it was: answers are grouped by position.
 
-    Hint: `view(-1, G)` takes G neighbours for siblings. Are they, after a shuffle?
+    Hint: The view takes G neighbours for siblings. Are they, after a shuffle?
     """
     group_size = int((group_ids == group_ids[0]).sum())
     grouped = rewards.view(-1, group_size)
@@ -1395,7 +1396,7 @@ def not_unsorted_shuffle(rewards, group_ids):
 def sorted_twice_shuffle(rewards, group_ids):
     """The order was applied a second time instead of being undone.
 
-    Hint: x[order] sorts. What undoes it: the same order again, or its inverse?
+    Hint: Indexing with the order sorts. What undoes it: the same order again, or its inverse?
     """
     order = group_ids.argsort(stable=True)
     grouped = rewards[order].view(-1, int((group_ids == group_ids[0]).sum()))
@@ -1407,7 +1408,7 @@ def sorted_twice_shuffle(rewards, group_ids):
 def unsorted_only_shuffle(rewards, group_ids):
     """The rewards were not brought into order before grouping, only the result was moved.
 
-    Hint: Which of the two lines needs siblings side by side: the one before `view` or the one after?
+    Hint: What does `view` take for granted about neighbours, and do the rewards keep it where yours is called?
     """
     order = group_ids.argsort(stable=True)
     grouped = rewards.view(-1, int((group_ids == group_ids[0]).sum()))
@@ -1433,7 +1434,7 @@ def columns_shuffle(rewards, group_ids):
 def whole_batch_shuffle(rewards, group_ids):
     """The whole batch was normalised at once, which no shuffle can disturb, and no prompt either.
 
-    Hint: Each answer is compared with the answers to its own prompt.
+    Hint: With which answers should an answer be compared?
     """
     return (rewards - rewards.mean()) / rewards.std(unbiased=False).clamp_min(1e-6)
 
@@ -1479,9 +1480,9 @@ def sorted_by_reward_shuffle(rewards, group_ids):
 
 @mistake("advantages_after_shuffle")
 def negated_shuffle(rewards, group_ids):
-    """The grouping is mended, but the sign is turned: mean minus reward.
+    """The grouping is mended, but the sign was turned round: mean minus reward.
 
-    Hint: A better answer than its siblings has a positive advantage.
+    Hint: An answer is better than its siblings. Which sign should its advantage have?
     """
     out = torch.zeros_like(rewards)
     for g in group_ids.unique():
@@ -1549,7 +1550,7 @@ def pairwise_shuffle(rewards, group_ids):
 def unchanged_ratio(log_probs_new, log_probs_old, mask):
     """The buggy function was handed in as it was: new counts the padding, old does not.
 
-    Hint: Put the two sums side by side.
+    Hint: Put the two sums side by side: which tokens does each of them count?
     """
     old = log_probs_old.masked_fill(~mask, 0.0).sum(dim=1)
     return torch.exp(log_probs_new.sum(dim=1) - old)
@@ -1557,27 +1558,27 @@ def unchanged_ratio(log_probs_new, log_probs_old, mask):
 
 @mistake("response_ratio")
 def both_unmasked(log_probs_new, log_probs_old, mask):
-    """Now both sides count the padding.
+    """Both sides counted the padding.
 
-    Hint: The two sides agree, but on the wrong tokens. Which tokens are the answer?
+    Hint: The two sides agree now. Do they count the tokens of the answer, and no others?
     """
     return torch.exp((log_probs_new - log_probs_old).sum(dim=1))
 
 
 @mistake("response_ratio")
 def sides_swapped(log_probs_new, log_probs_old, mask):
-    """The mask moved to the other side: now old counts the padding.
+    """The mask moved to the other side: old counted the padding, new did not.
 
-    Hint: Both sums need the same tokens.
+    Hint: Which tokens does each of the two sums count?
     """
     return torch.exp(log_probs_new.masked_fill(~mask, 0.0).sum(dim=1) - log_probs_old.sum(dim=1))
 
 
 @mistake("response_ratio")
 def multiplied_mask(log_probs_new, log_probs_old, mask):
-    """The padding was multiplied by 0, which does not remove NaN or infinity.
+    """The padding was multiplied by 0, which removes neither NaN nor infinity.
 
-    Hint: 0 times NaN is NaN. Which functions put a value in the place of another?
+    Hint: What is 0 times NaN? And which functions put one value in the place of another?
     """
     return torch.exp((log_probs_new * mask).sum(dim=1) - (log_probs_old * mask).sum(dim=1))
 
@@ -1614,9 +1615,9 @@ def sum_of_ratios(log_probs_new, log_probs_old, mask):
 
 @mistake("response_ratio")
 def inverted_response(log_probs_new, log_probs_old, mask):
-    """The ratio is upside down: old over new.
+    """The importance ratio was upside down: old over new.
 
-    Hint: An answer that became likelier has a ratio above 1.
+    Hint: Should an answer that became likelier have a ratio above 1 or below?
     """
     return torch.exp((log_probs_old - log_probs_new).masked_fill(~mask, 0.0).sum(dim=1))
 
@@ -1634,7 +1635,7 @@ def no_exp_response(log_probs_new, log_probs_old, mask):
 def mask_turned_round(log_probs_new, log_probs_old, mask):
     """The padding was kept and the answer filled with 0.
 
-    Hint: masked_fill writes where its mask is True. Where should it write?
+    Hint: Where does masked_fill write: where its mask is True or where it is False?
     """
     return torch.exp((log_probs_new - log_probs_old).masked_fill(mask, 0.0).sum(dim=1))
 
@@ -1643,7 +1644,7 @@ def mask_turned_round(log_probs_new, log_probs_old, mask):
 def token_ratios(log_probs_new, log_probs_old, mask):
     """One ratio per token came back, not one per answer.
 
-    Hint: What goes out is [N].
+    Hint: The exercise asks for [N]. What has to happen along the tokens before the exponential?
     """
     return torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0))
 
@@ -1661,7 +1662,7 @@ def summed_over_answers(log_probs_new, log_probs_old, mask):
 def detached_response(log_probs_new, log_probs_old, mask):
     """The sums are right, but the new log-probs were detached: no gradient flows.
 
-    Hint: new carries the gradient and must keep it.
+    Hint: The gradient should reach the new log-probs. Where is it cut off?
     """
     return torch.exp((log_probs_new.detach() - log_probs_old).masked_fill(~mask, 0.0).sum(dim=1))
 
@@ -1721,18 +1722,18 @@ def index_add_ratio(log_probs_new, log_probs_old, mask):
 
 @mistake("weighted_log_probs")
 def unchanged_weighted(advantages, log_probs):
-    """The advantages run along the tokens, [1, N] against [N, T], as in the buggy function.
+    """The advantages ran along the tokens, [1, N] against [N, T], as in the buggy function.
 
-    Hint: Broadcasting lines shapes up from the right.
+    Hint: Broadcasting lines shapes up from the right. With which axis does the [N] of the advantages meet?
     """
     return advantages * log_probs
 
 
 @mistake("weighted_log_probs")
 def transposed_weighted(advantages, log_probs):
-    """The products are right but the result is turned: tokens in rows.
+    """The products are right, but the result came back transposed: tokens in rows.
 
-    Hint: What goes out is [N, T], as the log-probs came in.
+    Hint: Which shape does the exercise promise, and which one came out?
     """
     return advantages * log_probs.T
 
@@ -1748,9 +1749,9 @@ def repeated_weighted(advantages, log_probs):
 
 @mistake("weighted_log_probs")
 def summed_weighted(advantages, log_probs):
-    """The products were summed over the tokens.
+    """The products were summed over the answers.
 
-    Hint: What goes out has the shape [N, T].
+    Hint: What goes out has the shape [N, T]. Which axis is missing from yours, and what does `@` do along it?
     """
     return advantages @ log_probs
 
@@ -1759,7 +1760,7 @@ def summed_weighted(advantages, log_probs):
 def negated_weighted(advantages, log_probs):
     """The products came out with a minus.
 
-    Hint: This is not a loss yet.
+    Hint: The minus belongs to a loss. Does this exercise ask for one yet?
     """
     return -advantages[:, None] * log_probs
 
@@ -1768,7 +1769,7 @@ def negated_weighted(advantages, log_probs):
 def shared_weighted(advantages, log_probs):
     """The advantage was divided by the number of tokens.
 
-    Hint: Every token carries the advantage of its answer, the whole of it.
+    Hint: Does the exercise let the tokens share an advantage, or does each carry it whole?
     """
     return advantages[:, None] * log_probs / log_probs.shape[1]
 
@@ -1777,16 +1778,16 @@ def shared_weighted(advantages, log_probs):
 def detached_weighted(advantages, log_probs):
     """The products are right, but the log-probs were detached: no gradient flows.
 
-    Hint: The log-probs carry the gradient and must keep it.
+    Hint: The gradient should reach the log-probs. Where is it cut off?
     """
     return advantages[:, None] * log_probs.detach()
 
 
 @mistake("weighted_log_probs")
 def square_only_weighted(advantages, log_probs):
-    """Turned and turned back only where the batch is square; other shapes fail.
+    """The log-probs were turned and turned back only where the batch is square; other shapes failed.
 
-    Hint: One way for every shape: which shape lines up with the rows?
+    Hint: There is one way for every shape. Which shape of the advantages lines up with the rows?
     """
     return (advantages * log_probs.T).T if log_probs.shape[0] == log_probs.shape[1] else advantages * log_probs
 
@@ -1795,7 +1796,7 @@ def square_only_weighted(advantages, log_probs):
 def added_weighted(advantages, log_probs):
     """The advantage was added to the log-prob instead of multiplied with it.
 
-    Hint: Advantage times log-prob.
+    Hint: What should an advantage of 0 make of a log-prob, and what does yours make of it?
     """
     return advantages[:, None] + log_probs
 
@@ -1856,7 +1857,7 @@ def no_minus_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.
 
 @mistake("grpo_token_loss")
 def max_for_min_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """The larger surrogate was believed.
+    """The larger surrogate was believed: the minus was pushed through the minimum, or max was written for min.
 
     Hint: A = 1 and ratio 1.5: the pessimist says 1.2. What becomes of min when both are negated first?
     """
@@ -1880,7 +1881,7 @@ def clip_ratio_only_token(log_probs_new, log_probs_old, advantages, mask, clip_r
 def no_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """Only the unclipped surrogate was used.
 
-    Hint: The pessimist has two estimates for every token.
+    Hint: The pessimist has two estimates for every token. Does your loss look at both?
     """
     return aggregated(-token_ratio(log_probs_new, log_probs_old, mask) * advantages[:, None], mask, aggregate)
 
@@ -1889,7 +1890,7 @@ def no_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2
 def clip_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """Only the clipped surrogate was used.
 
-    Hint: The pessimist has two estimates for every token.
+    Hint: A token with A = -1 has come to a ratio of 1.5. Does your loss still push it down?
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask).clamp(1 - clip_range, 1 + clip_range)
     return aggregated(-ratio * advantages[:, None], mask, aggregate)
@@ -1897,9 +1898,9 @@ def clip_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0
 
 @mistake("grpo_token_loss")
 def fixed_clip_range_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """The band is always 0.8 to 1.2, whatever clip_range says.
+    """The band was always 0.8 to 1.2, whatever clip_range says.
 
-    Hint: Look for a 0.2, 0.8 or 1.2 in your code.
+    Hint: Is there a 0.2, 0.8 or 1.2 in your code? Who should decide how wide the band is?
     """
     return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, 0.2), mask, aggregate)
 
@@ -1919,7 +1920,7 @@ def clip_in_log_space_token(log_probs_new, log_probs_old, advantages, mask, clip
 def ratio_is_one_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """The old log-probs were not used: new.detach() stood in their place, so that every ratio is 1.
 
-    Hint: You are handed the old log-probs, and they differ.
+    Hint: You are handed the old log-probs, and they differ from the new ones. Where do they come into your function?
     """
     per_token = token_loss(log_probs_new, log_probs_new.detach(), advantages, mask, clip_range)
     return aggregated(per_token, mask, aggregate)
@@ -1936,9 +1937,9 @@ def new_minus_new_token(log_probs_new, log_probs_old, advantages, mask, clip_ran
 
 @mistake("grpo_token_loss")
 def inverted_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """The ratio was upside down: old over new.
+    """The importance ratio was upside down: old over new.
 
-    Hint: A token that became likelier has a ratio above 1.
+    Hint: Should a token that became likelier have a ratio above 1 or below?
     """
     return aggregated(token_loss(-log_probs_new, -log_probs_old, advantages, mask, clip_range), mask, aggregate)
 
@@ -1947,7 +1948,7 @@ def inverted_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_ra
 def probability_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """Each log-prob was exponentiated before dividing, which gives 0/0 for a very unlikely token.
 
-    Hint: Subtract first, exponentiate then.
+    Hint: What is exp(-120) in float32? Which order of the two steps never asks for it?
     """
     zero = torch.zeros(())
     ratio = torch.where(mask, log_probs_new, zero).exp() / torch.where(mask, log_probs_old, zero).exp()
@@ -1971,7 +1972,7 @@ def no_exp_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2,
 def sequence_product(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """One ratio for the whole answer, the product over its tokens, was used at every token.
 
-    Hint: Three tokens with 1.1, 0.9 and 1.5 are three ratios here, not 1.485.
+    Hint: Three tokens have the ratios 1.1, 0.9 and 1.5. How many ratios does the loss clip here, and is 1.485 one of them?
     """
     ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).sum(1, keepdim=True).exp().expand(mask.shape)
     A = advantages[:, None]
@@ -2007,7 +2008,7 @@ def rows_for_columns(log_probs_new, log_probs_old, advantages, mask, clip_range=
 def no_graph_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """The new log-probs were detached (or the loss was computed under no_grad): no gradient can flow.
 
-    Hint: Only the old log-probs are constants.
+    Hint: Which of the two log-probs are constants, and which must carry the gradient?
     """
     with torch.no_grad():
         return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
@@ -2066,7 +2067,7 @@ def sequence_and_token_swapped(log_probs_new, log_probs_old, advantages, mask, c
 def options_fall_through(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """Under "sequence" the sum over all tokens was divided by N x T, as under "constant".
 
-    Hint: mean() counts the padded places too. Or does an `if` stand where `elif` is meant, so that the last branch wins?
+    Hint: Does your mean count the padded places too? Or is it the last of several branches that writes the loss, whichever was asked for?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
     if aggregate == "sequence":
@@ -2080,7 +2081,7 @@ def options_fall_through(log_probs_new, log_probs_old, advantages, mask, clip_ra
 
 @mistake("grpo_token_loss")
 def mask_not_used(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """The mask was not used: padding counts as if it were tokens of the answer.
+    """The mask was not used: padding counted as if it were tokens of the answer.
 
     Hint: Which of the T places of a short answer are tokens, and how many are they?
     """
@@ -2092,7 +2093,7 @@ def mask_not_used(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2
 def sequence_by_width(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """The padding was set to 0, but its places still counted: each answer was divided by T instead of its length.
 
-    Hint: mean(dim=1) divides by the width. What should it divide by?
+    Hint: By what does mean(dim=1) divide a row, and by what should it be divided?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
     if aggregate == "sequence":
@@ -2104,7 +2105,7 @@ def sequence_by_width(log_probs_new, log_probs_old, advantages, mask, clip_range
 def constant_without_n(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """Under "constant" the sum was divided by T alone, without N.
 
-    Hint: The constant is a product of two numbers.
+    Hint: The constant is a product of two numbers. Which one is missing?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "constant":
@@ -2136,7 +2137,7 @@ def constant_as_token(log_probs_new, log_probs_old, advantages, mask, clip_range
 
 @mistake("grpo_token_loss")
 def sum_for_mean_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """The last mean, over the answers, was a sum.
+    """The loss came out N times too large, as if the answers were added up and not averaged.
 
     Hint: Should the step on a batch twice as large be twice as long?
     """
@@ -2146,9 +2147,9 @@ def sum_for_mean_token(log_probs_new, log_probs_old, advantages, mask, clip_rang
 
 @mistake("grpo_token_loss")
 def sequence_sum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """Under "sequence" the tokens of an answer were added up, not averaged: T times too loud.
+    """Under "sequence" the tokens of an answer were added up, not averaged: one of 8 tokens became 8 times as loud.
 
-    Hint: "sequence" is two means, one inside the other.
+    Hint: Under "sequence" there are two means, one inside the other. Is one of yours a sum?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "sequence":
@@ -2181,9 +2182,9 @@ def empty_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range
 
 @mistake("grpo_token_loss")
 def nan_leaks(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """The padding was multiplied by 0 at the end, which does not remove NaN or infinity.
+    """The padding was multiplied by 0 at the end, which removes neither NaN nor infinity.
 
-    Hint: 0 times NaN is NaN. Which functions put a value in the place of another, and before which step?
+    Hint: What is 0 times NaN? Which functions put one value in the place of another, and before which step?
     """
     ratio, A = torch.exp(log_probs_new - log_probs_old), advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A) * mask
@@ -2207,7 +2208,7 @@ def nan_in_the_gradient(log_probs_new, log_probs_old, advantages, mask, clip_ran
 def min_of_means_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """The two surrogates were averaged first, and the smaller of the two averages was taken.
 
-    Hint: The pessimist decides for every token by itself: first the minimum, then the mean.
+    Hint: The pessimist decides for every token by itself. Where must the minimum stand then, inside of the mean or outside?
     """
     ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
     unclipped = aggregated(-ratio * A, mask, aggregate)
@@ -2225,9 +2226,10 @@ def no_minus_always_token(log_probs_new, log_probs_old, advantages, mask, clip_r
 
 @mistake("grpo_token_loss")
 def clip_ratio_only_always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """Two things at once: the minimum of the ratios instead of the surrogates, and one mean over all tokens whatever `aggregate` says.
+    """Two things at once: the minimum was taken of the ratios, not of the surrogates, and one mean over all tokens whatever `aggregate`
+    says.
 
-    Hint: First multiply, then compare. Then the three divisors.
+    Hint: First what it is that the pessimist compares, then the three divisors.
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask)
     per_token = -torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
@@ -2249,7 +2251,7 @@ def dual_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0
 def dead_tokens_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """Under "token" the tokens of answers with an advantage of 0 were left out of the count.
 
-    Hint: An answer that teaches nothing has tokens too. Whom does the count ask about the advantage?
+    Hint: An answer that teaches nothing has tokens too. Does the number of all tokens depend on the advantages?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "token":
@@ -2262,7 +2264,7 @@ def dead_tokens_not_counted(log_probs_new, log_probs_old, advantages, mask, clip
 def running_product_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """The ratio at each token was the product of all ratios up to it.
 
-    Hint: Each token has a ratio of its own, whatever stands before it.
+    Hint: Does the ratio of a token depend on the tokens before it? Where in your code do they come in?
     """
     ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).cumsum(1).exp()
     A = advantages[:, None]

@@ -12,9 +12,9 @@ from grader.mistakes import mistake, right
 
 @mistake("kl_estimates")
 def minus_k1(log_probs, ref_log_probs):
-    """k1 was taken as reference minus policy: that is minus k1.
+    """The estimate k1 was taken as reference minus policy: that is minus k1.
 
-    Hint: k1 is positive where the policy likes a token more than the reference does. Is yours?
+    Hint: Where the policy likes a token more than the reference does, k1 is positive. Is yours?
     """
     d = ref_log_probs - log_probs
     return d, d**2 / 2, d.exp() - d - 1
@@ -22,7 +22,7 @@ def minus_k1(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def k3_inverted(log_probs, ref_log_probs):
-    """The ratio inside k3 stands upside down: policy over reference.
+    """The ratio inside k3 stood upside down: policy over reference.
 
     Hint: Work k3 out by hand for a log-ratio of -1 (0.718) and of +1 (0.368). Which of the two does yours give for which?
     """
@@ -42,9 +42,9 @@ def models_swapped(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def k3_wrong_sign_inside(log_probs, ref_log_probs):
-    """k3 mixes the two directions: the exponential of one, the linear term of the other.
+    """The two directions were mixed in k3: the exponential of one, the linear term of the other.
 
-    Hint: k3 touches 0 flat at a log-ratio of 0. What slope does yours have there?
+    Hint: At a log-ratio of 0, k3 is 0 and flat. What slope does yours have there?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 - log_ratio
@@ -52,7 +52,7 @@ def k3_wrong_sign_inside(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def k3_without_minus_one(log_probs, ref_log_probs):
-    """k3 lacks its -1.
+    """The -1 is missing from k3.
 
     Hint: Two equal models have a KL of 0. What does yours say for them?
     """
@@ -62,9 +62,9 @@ def k3_without_minus_one(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def k2_without_half(log_probs, ref_log_probs):
-    """k2 lacks its half.
+    """The half is missing from k2.
 
-    Hint: The second-order term of a Taylor series comes with a factor.
+    Hint: With which factor does the second-order term of a series come?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2, torch.expm1(-log_ratio) + log_ratio
@@ -72,9 +72,9 @@ def k2_without_half(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def k2_for_k3(log_probs, ref_log_probs):
-    """k3 was given by k2: near the reference they agree, further out they do not.
+    """The formula of k2 was used for k3: near the reference they agree, further out they do not.
 
-    Hint: k3 is lopsided, k2 is not. Compare a log-ratio of 1 with one of -1.
+    Hint: Unlike k2, k3 is lopsided. Compare a log-ratio of 1 with one of -1.
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2 / 2, log_ratio**2 / 2
@@ -100,9 +100,9 @@ def options_fall_through(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def order_reversed(log_probs, ref_log_probs):
-    """The three came back in another order.
+    """The three came back in the reverse order.
 
-    Hint: The order is that of their names.
+    Hint: In which order does the text name the three?
     """
     log_ratio = log_probs - ref_log_probs
     return torch.expm1(-log_ratio) + log_ratio, log_ratio**2 / 2, log_ratio
@@ -110,7 +110,7 @@ def order_reversed(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def absolute_k1(log_probs, ref_log_probs):
-    """k1 was made positive with abs().
+    """The estimate k1 was made positive with abs().
 
     Hint: Single samples of k1 may be negative; only their average may not. What does abs() do to that average?
     """
@@ -120,7 +120,7 @@ def absolute_k1(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def clamped_k1(log_probs, ref_log_probs):
-    """k1 was cut off at 0.
+    """The estimate k1 was cut off at 0.
 
     Hint: Single samples of k1 may be negative; only their average may not. What does cutting do to that average?
     """
@@ -171,7 +171,7 @@ def no_gradient(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def half_of_k3_detached(log_probs, ref_log_probs):
-    """The exponential in k3 carries no gradient, the linear term does.
+    """The exponential in k3 carried no gradient, while the linear term did.
 
     Hint: Where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
     """
@@ -181,9 +181,9 @@ def half_of_k3_detached(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def linear_part_detached(log_probs, ref_log_probs):
-    """The linear term in k3 carries no gradient, the exponential does.
+    """The linear term in k3 carried no gradient, while the exponential did.
 
-    Hint: Where policy and reference agree, k3 is at its lowest, so its gradient there is 0. What is yours?
+    Hint: The gradient of k3 has a part from each of its terms. Where the models agree, what do the two add up to, and what do yours?
     """
     log_ratio = log_probs - ref_log_probs
     return log_ratio, log_ratio**2 / 2, torch.exp(-log_ratio) - 1 + log_ratio.detach()
@@ -191,9 +191,9 @@ def linear_part_detached(log_probs, ref_log_probs):
 
 @mistake("kl_estimates")
 def float32_inside(log_probs, ref_log_probs):
-    """float64 came in, and the work was done in float32.
+    """The work was done in float32, although float64 came in.
 
-    Hint: Seven digits are few when two numbers near -5000 are subtracted.
+    Hint: How many digits does a float32 keep of two numbers near -5000, and how many of their difference?
     """
     log_ratio = log_probs.float() - ref_log_probs.float()
     return log_ratio, log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
@@ -203,7 +203,7 @@ def float32_inside(log_probs, ref_log_probs):
 def inputs_changed_kl(log_probs, ref_log_probs):
     """The caller's log-probs were overwritten.
 
-    Hint: An operator with `=` in it, or a method that ends in `_`, writes into the tensor that was handed over.
+    Hint: Into whose tensor does an operator like `-=`, or a method that ends in `_`, write?
     """
     log_probs -= ref_log_probs
     return log_probs + 0, log_probs**2 / 2, torch.expm1(-log_probs) + log_probs
@@ -289,7 +289,7 @@ def divided_by_everything(values, mask, dim=None):
 def sum_for_mean(values, mask, dim=None):
     """The real tokens were summed, not averaged.
 
-    Hint: A mean is a sum divided by something.
+    Hint: A mean is a sum divided by something. By what, where there is padding?
     """
     real = values.masked_fill(~mask.bool(), 0.0)
     return real.sum() if dim is None else real.sum(dim)
@@ -299,7 +299,7 @@ def sum_for_mean(values, mask, dim=None):
 def multiplied_by_the_mask(values, mask, dim=None):
     """The padding was multiplied by 0, which a NaN survives.
 
-    Hint: 0 times NaN is NaN. Which function of torch chooses instead of multiplying?
+    Hint: What is 0 times NaN? Which function of torch chooses instead of multiplying?
     """
     mask = mask.to(values.dtype)
     if dim is None:
@@ -322,7 +322,7 @@ def zero_over_zero(values, mask, dim=None):
 def mean_of_means(values, mask, dim=None):
     """Without dim, the means of the rows were averaged, so that tokens of short rows weigh more.
 
-    Hint: Every real token counts once. In which of your divisions does the length of its row come in?
+    Hint: How much does a token of a long row weigh in your mean, and how much one of a short row?
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -333,7 +333,7 @@ def mean_of_means(values, mask, dim=None):
 
 @mistake("masked_mean")
 def dim_ignored(values, mask, dim=None):
-    """One mean over everything, whatever dim says.
+    """One mean was taken over everything, whatever dim says.
 
     Hint: What does your function do with its third argument?
     """
@@ -354,9 +354,9 @@ def always_the_last_dim(values, mask, dim=None):
 
 @mistake("masked_mean")
 def dim_zero_is_false(values, mask, dim=None):
-    """dim=0 was taken for no dim at all.
+    """A dim of 0 was taken for no dim at all.
 
-    Hint: In Python, `if dim:` is not the same question as `if dim is not None:`.
+    Hint: Python counts 0 as false. Which question does your `if` ask of dim, and which one should it ask?
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -367,7 +367,7 @@ def dim_zero_is_false(values, mask, dim=None):
 def dimension_kept(values, mask, dim=None):
     """The dimension stayed, with size 1.
 
-    Hint: The text promises a tensor without the dimension dim.
+    Hint: Of which shape is the worked example's mean along dim=1, and of which shape is yours?
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -380,7 +380,7 @@ def dimension_kept(values, mask, dim=None):
 def divided_by_the_longest(values, mask, dim=None):
     """Every row was divided by the length of the longest.
 
-    Hint: Whose tokens are in this sum? Divide by their number.
+    Hint: Whose tokens are in this sum, and how many are they?
     """
     mask = mask.bool()
     real = values.masked_fill(~mask, 0.0)
@@ -393,7 +393,7 @@ def divided_by_the_longest(values, mask, dim=None):
 def mask_inverted(values, mask, dim=None):
     """The padding was kept and the tokens thrown away.
 
-    Hint: 1 stands for a real token. And `masked_fill` fills where its mask is true.
+    Hint: A 1 stands for a real token. Does `masked_fill` fill where its mask is true, or where it is false?
     """
     padding = mask.bool()
     real = values.masked_fill(padding, 0.0)
@@ -404,7 +404,7 @@ def mask_inverted(values, mask, dim=None):
 def tilde_on_integers(values, mask, dim=None):
     """The mask was used as it came: with integers, `~` does not mean "not".
 
-    Hint: What is ~1 in Python? Make the mask a bool first.
+    Hint: What is ~1 in Python, and does that count as true or as false? What should the mask be made before it is turned round?
     """
     real = values.masked_fill((~mask).bool(), 0.0) if mask.dtype != torch.float32 else values.masked_fill(mask == 0, 0.0)
     return real.sum() / mask.sum().clamp_min(1) if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(1)
@@ -412,9 +412,9 @@ def tilde_on_integers(values, mask, dim=None):
 
 @mistake("masked_mean")
 def indexed_by_integers(values, mask, dim=None):
-    """An integer mask was used as an index: it then picks rows 0 and 1 instead of tokens.
+    """An integer mask was used as an index: it then picked rows 0 and 1 instead of tokens.
 
-    Hint: `values[mask]` chooses by True and False only when the mask is a bool.
+    Hint: What does `values[mask]` do with a mask of numbers, and what with one of True and False?
     """
     if dim is None:
         chosen = values[mask] if mask.dtype in (torch.bool, torch.int64) else values[mask > 0]
@@ -425,7 +425,7 @@ def indexed_by_integers(values, mask, dim=None):
 
 @mistake("masked_mean")
 def no_gradient_mean(values, mask, dim=None):
-    """The mean carries no gradient.
+    """The mean carried no gradient.
 
     Hint: Where does your function leave the graph: detach(), no_grad(), item(), or numpy?
     """
@@ -438,7 +438,7 @@ def no_gradient_mean(values, mask, dim=None):
 def inputs_changed_mean(values, mask, dim=None):
     """The padding was overwritten in the caller's own tensor.
 
-    Hint: A method that ends in `_`, or an assignment to `values[...]`, writes into what was handed over.
+    Hint: Into whose tensor does a method that ends in `_`, or an assignment to `values[...]`, write?
     """
     mask = mask.bool()
     values.masked_fill_(~mask, 0.0)
@@ -449,7 +449,7 @@ def inputs_changed_mean(values, mask, dim=None):
 def only_nan_is_padding(values, mask, dim=None):
     """Only NaN and infinity were thrown out; finite padding stayed.
 
-    Hint: Only the mask knows what is padding; the values do not.
+    Hint: May a 9 be padding? Which of the two arguments knows?
     """
     keep = torch.isfinite(values)
     real = values.masked_fill(~keep, 0.0)
@@ -579,7 +579,7 @@ def watched(surrogate, k3, ratio, advantages, mask, clip_range):
 
 @mistake("grpo_objective")
 def no_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The surrogate lacks its minus: downhill now leads to worse answers.
+    """The minus of the surrogate is missing: downhill leads to worse answers.
 
     Hint: A good answer (A > 0) should become likelier when the loss goes down. Follow the signs.
     """
@@ -605,9 +605,9 @@ def double_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
 
 @mistake("grpo_objective")
 def max_for_min(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The minus was pushed through the minimum, which then should have become a maximum.
+    """The larger surrogate was believed: the minus was pushed through the minimum, or max was written for min.
 
-    Hint: -min(a, b) is not min(-a, -b). The pessimist picks the surrogate that promises less.
+    Hint: Is -min(a, b) the same as min(-a, -b)? And which of two surrogates does the pessimist pick?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
@@ -644,7 +644,7 @@ def no_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_
 
 @mistake("grpo_objective")
 def clip_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """Only the clipped surrogate was used; the unclipped one never gets a say.
+    """Only the clipped surrogate was used; the unclipped one never got a say.
 
     Hint: A bad answer that has become likelier (A < 0, ratio 1.5) must still be pushed down.
     """
@@ -659,7 +659,7 @@ def clip_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cli
 def clip_of_log_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The log-ratio was clipped to +-eps instead of the ratio to 1 +- eps: nearly the same, not the same.
 
-    Hint: e^0.2 is 1.221. Which quantity does the formula clip?
+    Hint: Is e^0.2 equal to 1.2? Which quantity does the formula clip?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
@@ -670,9 +670,9 @@ def clip_of_log_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 
 @mistake("grpo_objective")
 def clip_range_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The clip is always 0.2, whatever clip_range says.
+    """The clip range was always 0.2, whatever clip_range says.
 
-    Hint: Look for a number in your function that is also the name of an argument.
+    Hint: Is there a number in your function that should be the name of an argument?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -696,7 +696,7 @@ def ratio_is_one(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
 
 @mistake("grpo_objective")
 def new_minus_new(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The new log-probs stand on both sides of the ratio, with their gradient: it cancels exactly.
+    """The new log-probs stood on both sides of the ratio, with their gradient: it cancels exactly.
 
     Hint: What is the derivative of x - x?
     """
@@ -709,7 +709,7 @@ def new_minus_new(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
 
 @mistake("grpo_objective")
 def ratio_to_reference(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The ratio was taken to the reference, not to the policy that sampled.
+    """The importance ratio was taken to the reference, not to the policy that sampled.
 
     Hint: Three models are in this loss. Which of them produced the tokens?
     """
@@ -735,7 +735,7 @@ def old_and_ref_swapped(log_probs_new, log_probs_old, ref_log_probs, advantages,
 
 @mistake("grpo_objective")
 def inverted_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The ratio of the clip is upside down: old over new.
+    """The importance ratio was upside down: old over new.
 
     Hint: When the policy likes a token more than before, should the ratio be above 1 or below?
     """
@@ -761,9 +761,9 @@ def ratio_without_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 
 @mistake("grpo_objective")
 def ratio_of_logs(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The log-probs themselves were divided.
+    """The log-probs themselves were divided by each other.
 
-    Hint: A quotient of probabilities is a difference of logarithms, and then an exponential.
+    Hint: The ratio is one of probabilities. What does a division become among logarithms?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = new / old.masked_fill(~mask.bool(), 1.0)
@@ -776,7 +776,7 @@ def ratio_of_logs(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
 def probability_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Both probabilities were computed, then divided: for a very unlikely token that is 0 divided by 0.
 
-    Hint: e^-110 is 0 in float32. Subtract before you exponentiate.
+    Hint: In float32, e^-110 is 0. Which order of subtraction and exp never asks for it?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new) / torch.exp(old)
@@ -787,9 +787,9 @@ def probability_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 
 @mistake("grpo_objective")
 def sequence_product(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """One ratio per response (the product over its tokens) was used where one per token is asked.
+    """One importance ratio per response (the product over its tokens) was used where one per token is asked for.
 
-    Hint: In this notebook the ratio has the shape [N, T].
+    Hint: How many ratios does a response of three tokens have here?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp((new - old).sum(1, keepdim=True)).expand_as(new)
@@ -816,7 +816,7 @@ def sequence_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def rows_for_columns(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The advantages were laid along the tokens, not along the responses; with N = T nothing complains.
 
-    Hint: [N] against [N, T] lines up with the last dimension. Which shape must the advantages have?
+    Hint: Against [N, T], a tensor of shape [N] lines up with the last dimension. Which shape must the advantages have?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -843,7 +843,7 @@ def normalised_again(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def no_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Nothing flows back: the new log-probs were detached.
 
-    Hint: Of the three log-probs, one must keep its gradient.
+    Hint: Which of the three log-probs must keep its gradient?
     """
     new, old, ref = cleaned(mask, log_probs_new.detach(), log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -854,7 +854,7 @@ def no_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip
 
 @mistake("grpo_objective")
 def ratio_detached(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The ratio carries no gradient; only the KL does.
+    """The ratio carried no gradient; only the KL did.
 
     Hint: With beta = 0 nothing would be left to learn from. Where does the surrogate get its gradient?
     """
@@ -872,7 +872,7 @@ def ratio_detached(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def kl_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was subtracted: the loss falls as the policy drifts away.
 
-    Hint: The objective subtracts the KL, and the loss is minus the objective.
+    Hint: When the policy drifts away from the reference, should the loss rise or fall?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -883,9 +883,9 @@ def kl_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_
 
 @mistake("grpo_objective")
 def k3_inverted_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The ratio inside k3 stands upside down: policy over reference.
+    """The ratio inside k3 stood upside down: policy over reference.
 
-    Hint: For d = ref - new = 1, k3 is 0.718, not 0.368.
+    Hint: For d = ref - new = 1 the text has a k3 of 0.718. Is yours 0.368?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -898,7 +898,7 @@ def k3_inverted_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def minus_k1_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Reference minus policy was used as the KL: that is minus k1.
 
-    Hint: A penalty that can be negative is no penalty. Which of the three estimates has the exponential?
+    Hint: A penalty that can be negative is no penalty. Which of the three estimates is never negative and right on average?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -909,9 +909,9 @@ def minus_k1_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 
 @mistake("grpo_objective")
 def k1_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """k1 was put into the loss: its gradient does not even look at the reference.
+    """The estimate k1 was put into the loss: its gradient does not even look at the reference.
 
-    Hint: Right on average as a number, useless as a loss. The picture of the gradients shows it.
+    Hint: Right on average as a number, useless as a loss. What does the picture of the gradients show for k1?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -922,9 +922,9 @@ def k1_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 
 @mistake("grpo_objective")
 def k2_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """k2 was put where k3 is asked.
+    """The estimate k2 was put into the loss in the place of k3.
 
-    Hint: A respectable choice, but this course and the GRPO paper use k3.
+    Hint: A respectable choice. Which of the three estimates does the formula of this exercise name?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -935,9 +935,9 @@ def k2_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 
 @mistake("grpo_objective")
 def torch_kl_div(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """torch's kl_div was used; it weighs every entry by a probability, as if all of the vocabulary were there.
+    """The kl_div of torch was used; it weighs every entry by a probability, as if all of the vocabulary were there.
 
-    Hint: kl_div expects whole distributions. We hold one sampled token, whose sampling did the weighing.
+    Hint: The function kl_div expects whole distributions. We hold one sampled token at each place: what did the weighing already?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -948,9 +948,9 @@ def torch_kl_div(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
 
 @mistake("grpo_objective")
 def kl_weighted_by_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """k3 was weighted by the ratio policy / old: the unbiased version that later systems use.
+    """The KL was weighted by the ratio policy / old: the unbiased version that later systems use.
 
-    Hint: Good to know, and not what is asked: this course, like the GRPO paper, leaves the weight out.
+    Hint: Good to know. Does the formula of this exercise, which is the GRPO paper's, have that weight?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1003,7 +1003,7 @@ def kl_no_grad(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was summed over the tokens of a response, not averaged.
 
-    Hint: Over 512 tokens that makes beta 512 times larger. Let the KL go through the same aggregation as the rest.
+    Hint: Over 512 tokens that makes beta 512 times larger. What happens to the rest of the loss on its way to one number?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1017,7 +1017,7 @@ def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_r
 def kl_aggregated_apart(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was averaged over all tokens, whatever aggregate says, and added afterwards.
 
-    Hint: The per-token loss, KL included, goes through one aggregation.
+    Hint: How many aggregations does the formula have, and what stands inside of them?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1031,7 +1031,7 @@ def kl_aggregated_apart(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def kl_in_the_advantage(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The KL was taken off the advantage, as PPO does with the reward.
 
-    Hint: In GRPO the KL stands in the loss, beside the surrogate and outside the clip.
+    Hint: Where does the KL stand in the formula: inside of the minimum or beside it?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1045,7 +1045,7 @@ def kl_in_the_advantage(log_probs_new, log_probs_old, ref_log_probs, advantages,
 def kl_inside_the_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Clipped tokens lost their KL as well.
 
-    Hint: The clip is about the surrogate alone; a token that is clipped still feels the leash.
+    Hint: What does the clip limit: the surrogate, or the leash as well? Look at what the minimum encloses.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
@@ -1060,7 +1060,7 @@ def kl_inside_the_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def dead_groups_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Responses with an advantage of 0 were left out altogether, their KL too.
 
-    Hint: Some recipes do this on purpose. Here a dead group still feels the KL.
+    Hint: Some recipes do this on purpose. Which part of a dead group's loss is not 0 here?
     """
     mask = mask.bool() & (advantages != 0)[:, None]
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
@@ -1072,9 +1072,9 @@ def dead_groups_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages,
 
 @mistake("grpo_objective")
 def beta_forgotten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The KL is in the loss with its full weight: beta was forgotten.
+    """The KL entered the loss with its full weight, without beta.
 
-    Hint: Look for beta in your function.
+    Hint: Where does beta come into your function?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1085,9 +1085,9 @@ def beta_forgotten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 
 @mistake("grpo_objective")
 def beta_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """beta is always 0.04, whatever the argument says.
+    """The KL was always weighted by 0.04, whatever beta says.
 
-    Hint: Look for a number in your function that is also the name of an argument.
+    Hint: Is there a number in your function that should be the name of an argument?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1098,9 +1098,9 @@ def beta_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 
 @mistake("grpo_objective")
 def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The KL is measured, but it never enters the loss.
+    """The KL was measured, but it never entered the loss.
 
-    Hint: The metrics watch; only the loss pulls.
+    Hint: The metrics watch; only the loss pulls. Is there anything in your loss that looks at the reference?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1116,7 +1116,7 @@ def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_ra
 def sum_of_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The responses were summed, not averaged.
 
-    Hint: A batch twice as large should not make the step twice as long.
+    Hint: Should a batch twice as large make the step twice as long?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1128,7 +1128,7 @@ def sum_of_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
 
 @mistake("grpo_objective")
 def padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The mask was not used: padding counts like any token.
+    """The mask was not used: padding counted like any token.
 
     Hint: Where does the mask come into your function?
     """
@@ -1144,7 +1144,7 @@ def padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def zeroed_padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The padding was set to 0 before the exp, and its ratio of 1 then counted as a token.
 
-    Hint: A log-ratio of 0 is a ratio of 1, and that times the advantage is not 0. The padding must leave the sum as well.
+    Hint: A log-ratio of 0 is a ratio of 1. What does that, times the advantage, add to the sum?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1186,9 +1186,9 @@ def sequence_for_token(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 
 @mistake("grpo_objective")
 def aggregate_ignored(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The loss is aggregated by sequences, whatever aggregate says.
+    """The loss was aggregated as under "sequence", whatever aggregate says.
 
-    Hint: Look for the argument aggregate in your function.
+    Hint: Where does the argument aggregate come into your function?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1201,7 +1201,7 @@ def aggregate_ignored(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 def aggregate_falls_through(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Under "sequence" the sum was divided by N x T, as under "constant": a padded length, or an `if` where an `elif` was meant.
 
-    Hint: A response of two tokens has a mean over two. And follow the name loss through the branches: which is the last to write it?
+    Hint: A response of two tokens has a mean over two. And follow the name of the loss through the branches: which one writes to it last?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1219,9 +1219,9 @@ def aggregate_falls_through(log_probs_new, log_probs_old, ref_log_probs, advanta
 
 @mistake("grpo_objective")
 def constant_by_responses(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """"constant" was divided by the number of responses only.
+    """Under "constant" the sum was divided by the number of responses only.
 
-    Hint: The constant is N x T, with T = mask.shape[1].
+    Hint: The constant is a product of two numbers. Which one is missing?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1234,9 +1234,9 @@ def constant_by_responses(log_probs_new, log_probs_old, ref_log_probs, advantage
 
 @mistake("grpo_objective")
 def constant_by_longest(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """"constant" was divided by the longest response that happens to be there, which changes from batch to batch.
+    """Under "constant" T was the longest response that happens to be there, which changes from batch to batch.
 
-    Hint: A constant is constant. T is mask.shape[1], used or not.
+    Hint: Should the divisor depend on how long these answers are? What does the text say T is?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1271,7 +1271,7 @@ def empty_response_nan(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def empty_response_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Responses without tokens were not counted among the N.
 
-    Hint: An empty response adds 0, and it is a response all the same.
+    Hint: An empty response adds 0. Is it one of the N responses all the same?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1287,7 +1287,7 @@ def empty_response_dropped(log_probs_new, log_probs_old, ref_log_probs, advantag
 def masked_after_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The padding was taken out after the exp: the value is right, and the gradient is NaN.
 
-    Hint: Backward goes through the exp in the padding too. What goes in there must be finite.
+    Hint: Backward goes through the exp in the padding too. What does it meet there, and before which step should it have been gone?
     """
     ratio = torch.exp(log_probs_new - log_probs_old)
     surrogate = pessimistic(ratio, advantages, clip_range)
@@ -1300,7 +1300,7 @@ def masked_after_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 def multiplied_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The loss was multiplied by the mask, which a NaN survives.
 
-    Hint: 0 times NaN is NaN. Padding has to be replaced, before the exp.
+    Hint: What is 0 times NaN? What can be done with the padding instead, and before which step?
     """
     m = mask.to(log_probs_new.dtype)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -1319,7 +1319,7 @@ def multiplied_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 def bool_mask_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The mask was used as it came: with integers, `~` does not mean "not", and with floats it fails.
 
-    Hint: What is ~1 in Python? Make the mask a bool first.
+    Hint: What is ~1 in Python, and does that count as true or as false? What should the mask be made before it is turned round?
     """
     new, old, ref = (x.masked_fill((~mask).bool(), 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))
     ratio = torch.exp(new - old)
@@ -1332,7 +1332,7 @@ def bool_mask_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 def inputs_changed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The caller's log-probs were overwritten.
 
-    Hint: The old and the reference log-probs are cached for the next inner step. A method that ends in `_` ruins them.
+    Hint: The old and the reference log-probs are cached for the next inner step. What does a method that ends in `_` do to them?
     """
     mask = mask.bool()
     new = log_probs_new.masked_fill(~mask, 0.0)
@@ -1362,9 +1362,9 @@ def one_loss_per_response(log_probs_new, log_probs_old, ref_log_probs, advantage
 
 @mistake("grpo_objective")
 def metrics_with_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The metrics carry a gradient: kept in a list, they keep every step's graph in memory.
+    """The metrics carried a gradient: kept in a list, they keep every step's graph in memory.
 
-    Hint: A number to watch needs no graph behind it.
+    Hint: Does a number that is only watched need the graph behind it?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1377,9 +1377,9 @@ def metrics_with_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, 
 
 @mistake("grpo_objective")
 def kl_metric_times_beta(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """metrics["kl"] was multiplied by beta.
+    """The entry "kl" of the metrics was multiplied by beta.
 
-    Hint: A KL that shrinks when you loosen the leash is hard to read. Report the KL itself.
+    Hint: Should the KL that you watch shrink when you make beta smaller?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1391,9 +1391,9 @@ def kl_metric_times_beta(log_probs_new, log_probs_old, ref_log_probs, advantages
 
 @mistake("grpo_objective")
 def kl_metric_is_k1(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """metrics["kl"] is the mean of k1.
+    """The entry "kl" of the metrics was the mean of k1.
 
-    Hint: Right on average, and noisy enough to turn negative. Report the estimate that is in the loss.
+    Hint: Right on average, and noisy enough to turn negative. Which estimate is in the loss?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1405,7 +1405,7 @@ def kl_metric_is_k1(log_probs_new, log_probs_old, ref_log_probs, advantages, mas
 
 @mistake("grpo_objective")
 def policy_loss_with_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """metrics["policy_loss"] contains the KL.
+    """The entry "policy_loss" of the metrics contained the KL.
 
     Hint: The metric is there to tell the two parts of the loss apart.
     """
@@ -1419,9 +1419,9 @@ def policy_loss_with_kl(log_probs_new, log_probs_old, ref_log_probs, advantages,
 
 @mistake("grpo_objective")
 def policy_loss_positive(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """metrics["policy_loss"] is the surrogate, without its minus.
+    """The entry "policy_loss" of the metrics was the surrogate, without its minus.
 
-    Hint: It is called a loss: smaller is better.
+    Hint: It is called a loss. Is smaller better for yours?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1435,7 +1435,7 @@ def policy_loss_positive(log_probs_new, log_probs_old, ref_log_probs, advantages
 def metrics_by_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """The metrics went through the aggregation of the loss.
 
-    Hint: The metrics are means over all real tokens, the same for every aggregate.
+    Hint: Should what you watch change with aggregate? Over what are the metrics means?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
@@ -1463,7 +1463,7 @@ def metrics_over_padding(log_probs_new, log_probs_old, ref_log_probs, advantages
 
 @mistake("grpo_objective")
 def clip_share_two_sided(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """clip_fraction counts every ratio outside the range, whatever the sign of the advantage.
+    """Every ratio outside the range was counted in clip_fraction, whatever the sign of the advantage.
 
     Hint: For A > 0 and a small ratio the pessimist keeps the unclipped surrogate, and its gradient.
     """
@@ -1478,9 +1478,9 @@ def clip_share_two_sided(log_probs_new, log_probs_old, ref_log_probs, advantages
 
 @mistake("grpo_objective")
 def clip_share_above_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """clip_fraction counts only the good answers that were clipped.
+    """Only the clipped tokens of good responses were counted in clip_fraction.
 
-    Hint: Bad answers (A < 0) are clipped too, at the other edge.
+    Hint: At which edge are the tokens of bad responses (A < 0) clipped?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1493,9 +1493,9 @@ def clip_share_above_only(log_probs_new, log_probs_old, ref_log_probs, advantage
 
 @mistake("grpo_objective")
 def clip_count(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """clip_fraction is the number of clipped tokens, not their share.
+    """The number of clipped tokens was given as clip_fraction, not their share.
 
-    Hint: A fraction lies between 0 and 1.
+    Hint: A fraction lies between 0 and 1. The share of what is it?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1522,7 +1522,7 @@ def dual_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cli
 
 @mistake("grpo_objective")
 def kl_cut_at_ten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """k3 was cut at 10, as verl does: a token that drifted far is no longer pulled back.
+    """Each token's k3 was cut at 10, as verl does: a token that drifted far is no longer pulled back.
 
     Hint: Where the drift is largest the leash must pull hardest. What is the gradient of a clamp beyond its edge?
     """
@@ -1537,7 +1537,7 @@ def kl_cut_at_ten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
 def zero_beta_is_default(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """A beta of 0 was taken for none at all, and replaced by 0.04 (`beta or 0.04`).
 
-    Hint: 0 is false in Python, and a beta all the same. What does a caller want who says beta=0?
+    Hint: Python counts 0 as false, yet it is a beta like any other. What does a caller want who says beta=0?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
@@ -1549,7 +1549,7 @@ def zero_beta_is_default(log_probs_new, log_probs_old, ref_log_probs, advantages
 
 @mistake("grpo_objective")
 def clip_share_in_log_space(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """clip_fraction compares the log-ratio with +-eps, not the ratio with 1 +- eps: nearly the same, not the same.
+    """For clip_fraction the log-ratio was compared with +-eps, not the ratio with 1 +- eps: nearly the same, not the same.
 
     Hint: With eps = 0.33, is a ratio of 0.7 inside the range? Is its logarithm within 0.33 of 0?
     """
@@ -1567,7 +1567,7 @@ def clip_share_in_log_space(log_probs_new, log_probs_old, ref_log_probs, advanta
 def clip_share_with_the_dead(
     log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
 ):
-    """clip_fraction counts tokens of dead groups as well: A >= 0 stands where A > 0 is asked.
+    """Tokens of dead groups were counted in clip_fraction as well: A = 0 was treated like A > 0.
 
     Hint: A token counts when clipping took its gradient away. Which gradient has a response with an advantage of 0?
     """
@@ -1743,7 +1743,7 @@ def weights_of_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 def wrong_way(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """Too much drift loosened the leash.
 
-    Hint: beta is the price of drift. When there is too much of it, should the price rise or fall?
+    Hint: Think of beta as the price of drift. When there is too much drift, should the price rise or fall?
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta * math.exp(-rate * error), low), high)
@@ -1751,7 +1751,7 @@ def wrong_way(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def linear_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """beta was multiplied by 1 + rate x error, as in PPO's controller, without the exponential.
+    """The step multiplied beta by 1 + rate x error, as in PPO's controller, without the exponential.
 
     Hint: The two agree to first order only. Which one undoes an error of +0.5 with an error of -0.5?
     """
@@ -1763,7 +1763,7 @@ def linear_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def added_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The step was added to beta, not multiplied.
 
-    Hint: A beta of 0.001 and one of 1 should move by equal factors.
+    Hint: Should a beta of 0.001 and one of 1 move by equal amounts or by equal factors?
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta + rate * error, low), high)
@@ -1773,16 +1773,16 @@ def added_step(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def wild_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error was not limited: one odd batch flings beta away.
 
-    Hint: There are two clips in the formula.
+    Hint: There are two clips in the formula. What does the inner one stand around?
     """
     return min(max(beta * math.exp(min(rate * (kl / target - 1), 50)), low), high)
 
 
 @mistake("adapt_beta")
 def no_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """Nothing keeps beta between low and high.
+    """Nothing kept beta between low and high.
 
-    Hint: There are two clips in the formula.
+    Hint: There are two clips in the formula. What does the outer one stand around?
     """
     error = min(max(kl / target - 1, -1), 1)
     return beta * math.exp(rate * error)
@@ -1790,9 +1790,9 @@ def no_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def fence_below_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """beta is kept above low, and nothing keeps it below high.
+    """The next beta was kept above low, and nothing kept it below high.
 
-    Hint: A fence has two sides.
+    Hint: A fence has two sides. Where would your beta be after a hundred steps of too much drift?
     """
     error = min(max(kl / target - 1, -1), 1)
     return max(beta * math.exp(rate * error), low)
@@ -1800,9 +1800,9 @@ def fence_below_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def fence_above_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """beta is kept below high, and nothing keeps it above low.
+    """The next beta was kept below high, and nothing kept it above low.
 
-    Hint: A fence has two sides. Once beta is 0 no factor brings it back.
+    Hint: A fence has two sides. How many steps would bring beta back, once it has come close to 0?
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(beta * math.exp(rate * error), high)
@@ -1810,9 +1810,9 @@ def fence_above_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def fence_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """The fence stands at 0.0001 and 1, whatever low and high say.
+    """The fence stood at 0.0001 and 1, whatever low and high say.
 
-    Hint: Look for numbers in your function that are also names of arguments.
+    Hint: Are there numbers in your function that should be names of arguments?
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta * math.exp(rate * error), 1e-4), 1.0)
@@ -1820,9 +1820,9 @@ def fence_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def fence_inside_out(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """min and max changed places in the fence.
+    """The two functions min and max changed places in the fence.
 
-    Hint: To keep x above low, take the larger of the two.
+    Hint: To keep x from falling below low, which of the two is to be taken, the larger or the smaller?
     """
     error = min(max(kl / target - 1, -1), 1)
     return max(min(beta * math.exp(rate * error), low), high)
@@ -1830,7 +1830,7 @@ def fence_inside_out(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def no_minus_one(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """The error lacks its -1: on target, beta still grows.
+    """The -1 is missing from the error: on target, beta still grows.
 
     Hint: When the KL is exactly on target, beta should stay. Does yours?
     """
@@ -1852,7 +1852,7 @@ def minus_one_outside(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def absolute_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error was measured in nats, not in units of the target.
 
-    Hint: 0.01 too much is little for a target of 1, and a lot for a target of 0.01.
+    Hint: Is 0.01 too much a little or a lot? Compare a target of 1 with one of 0.01.
     """
     error = min(max(kl - target, -1), 1)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1860,7 +1860,7 @@ def absolute_error(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def quotient_inverted(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """Target over KL stands where KL over target was meant.
+    """Target over KL stood where KL over target was meant.
 
     Hint: Which of the two may be 0?
     """
@@ -1870,9 +1870,9 @@ def quotient_inverted(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def logarithm_of_the_quotient(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """The error is the logarithm of KL over target, not the quotient less 1.
+    """The error was taken as the logarithm of KL over target, not as the quotient less 1.
 
-    Hint: Near the target they agree; half a target too high they do not.
+    Hint: In the worked number the KL is half a target too high and the error 0.5. What is yours there?
     """
     error = min(max(math.log(max(kl, 1e-9) / target), -1), 1)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1891,7 +1891,7 @@ def clip_after_rate(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def ppo_clip(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The error was limited to 0.2, as in PPO's controller.
 
-    Hint: Here the error may be as large as 1 either way.
+    Hint: How large may the error become here, either way? Look at the inner clip.
     """
     error = min(max(kl / target - 1, -0.2), 0.2)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -1899,9 +1899,9 @@ def ppo_clip(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def doubled_or_halved(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """beta was doubled or halved when the KL left a band, as in the first PPO paper.
+    """The weight beta was doubled or halved when the KL left a band, as in the first PPO paper.
 
-    Hint: Here beta moves a little at every step, in proportion to the error.
+    Hint: The formula has no thresholds. How far does its beta move when the KL is a little too high?
     """
     if kl > 1.5 * target:
         beta = beta * 2
@@ -1912,9 +1912,9 @@ def doubled_or_halved(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def rate_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """The rate is always 0.1, whatever the argument says.
+    """The rate was always 0.1, whatever the argument says.
 
-    Hint: Look for a number in your function that is also the name of an argument.
+    Hint: Is there a number in your function that should be the name of an argument?
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(max(beta * math.exp(0.1 * error), low), high)
@@ -1922,9 +1922,9 @@ def rate_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def never_down(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """beta can only rise: errors below 0 were cut off.
+    """Errors below 0 were cut off, so that beta could only rise.
 
-    Hint: A policy that drifts too little should get more rope.
+    Hint: What should happen to the leash of a policy that drifts too little?
     """
     error = min(max(kl / target - 1, 0), 1)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -2004,9 +2004,7 @@ def sorted_in_the_middle(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 
 @right("grpo_objective")
-def one_sum_of_weights(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
-):
+def one_sum_of_weights(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
     """Each token's weight first, then one weighted sum for the loss and for every metric."""
     keep = mask.bool()
     per_token = keep.double() / keep.sum().clamp_min(1)

@@ -19,9 +19,9 @@ def narrow(text):
 
 @mistake("extract_answer")
 def last_number(text):
-    """Took the last number of the text, tag or no tag.
+    """The last number of the text was taken, tag or no tag.
 
-    Hint: an answer is what the model put into the tag. What should happen with a text that holds numbers and no tag?
+    Hint: An answer is what the model put into the tag. What should come of a text that holds numbers and no tag?
     """
     numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", text)
     return numbers[-1] if numbers else None
@@ -29,9 +29,9 @@ def last_number(text):
 
 @mistake("extract_answer")
 def first_of_two(text):
-    """Took the first answer where there are several.
+    """The first answer was taken where there are several.
 
-    Hint: a model that writes two answers has not decided. What does the exercise say about such a text?
+    Hint: A model that writes two answers has not decided. What does the exercise say about such a text?
     """
     found = re.search(r"<answer>(.*?)</answer>", text, re.DOTALL)
     return narrow(found[1].strip()) if found else None
@@ -39,9 +39,9 @@ def first_of_two(text):
 
 @mistake("extract_answer")
 def last_of_two(text):
-    """Took the last answer where there are several.
+    """The last answer was taken where there are several.
 
-    Hint: a model that writes two answers has not decided. What does the exercise say about such a text?
+    Hint: A model that writes two answers has not decided. What does the exercise say about such a text?
     """
     found = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
     return narrow(found[-1].strip()) if found else None
@@ -49,9 +49,9 @@ def last_of_two(text):
 
 @mistake("extract_answer")
 def first_to_last_tag(text):
-    """Took everything from the first opening tag to the last closing one, other tags included.
+    """Everything from the first opening tag to the last closing one was taken, other tags included.
 
-    Hint: how many opening and closing tags may a text with an answer hold?
+    Hint: How many opening and closing tags may a text with an answer hold?
     """
     found = re.search(r"<answer>(.*)</answer>", text, re.DOTALL)
     return narrow(found[1].strip()) if found else None
@@ -59,9 +59,9 @@ def first_to_last_tag(text):
 
 @mistake("extract_answer")
 def unclosed_tag(text):
-    """Accepted an answer whose tag is never closed.
+    """An answer was accepted although its tag is never closed.
 
-    Hint: an answer that was cut off at the length limit may be half a number. What tells you that it is complete?
+    Hint: An answer that was cut off at the length limit may be half a number. What tells you that it is complete?
     """
     if text.count("<answer>") != 1 or text.count("</answer>") > 1:
         return None
@@ -70,9 +70,9 @@ def unclosed_tag(text):
 
 @mistake("extract_answer")
 def opening_tags_uncounted(text):
-    """Counted the closing tags only, so that nested and reopened answers passed.
+    """Only the closing tags were counted, so that nested and reopened answers passed.
 
-    Hint: two tags belong to an answer. Is one of each there?
+    Hint: An answer has two tags. How often is each of them there?
     """
     if text.count("</answer>") != 1 or "<answer>" not in text:
         return None
@@ -82,9 +82,9 @@ def opening_tags_uncounted(text):
 
 @mistake("extract_answer")
 def closing_tags_uncounted(text):
-    """Counted the opening tags only, so that a second closing tag passed.
+    """Only the opening tags were counted, so that a second closing tag passed.
 
-    Hint: two tags belong to an answer. Is one of each there?
+    Hint: An answer has two tags. How often is each of them there?
     """
     if text.count("<answer>") != 1:
         return None
@@ -94,9 +94,9 @@ def closing_tags_uncounted(text):
 
 @mistake("extract_answer")
 def tags_in_any_order(text):
-    """Counted the tags but not their order: a closing tag may have come first.
+    """The tags were counted, but their order was not looked at: a closing tag may have come first.
 
-    Hint: one of each is there; which comes first?
+    Hint: One of each is there. Which comes first?
     """
     if text.count("<answer>") != 1 or text.count("</answer>") != 1:
         return None
@@ -106,9 +106,9 @@ def tags_in_any_order(text):
 
 @mistake("extract_answer")
 def one_line_only(text):
-    """Lost answers that run over several lines: a dot in a regular expression does not match a line break.
+    """Answers that run over several lines were lost: a dot in a regular expression does not match a line break.
 
-    Hint: which flag of the re module lets a dot match everything?
+    Hint: Which flag of the re module lets a dot match everything?
     """
     if text.count("<answer>") != 1 or text.count("</answer>") != 1:
         return None
@@ -118,9 +118,9 @@ def one_line_only(text):
 
 @mistake("extract_answer")
 def not_stripped(text):
-    """Kept the spaces and line breaks around the answer.
+    """The spaces and line breaks around the answer were kept.
 
-    Hint: the model wrote " 12 ". What should come back?
+    Hint: The model wrote " 12 ". What should come back?
     """
     found = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
     return narrow(found[0]) if len(found) == 1 and text.count("<answer>") == text.count("</answer>") == 1 else None
@@ -128,9 +128,9 @@ def not_stripped(text):
 
 @mistake("extract_answer")
 def full_width_kept(text):
-    """Left full-width digits as they are.
+    """Full-width digits were left as they are.
 
-    Hint: print ord("１") and ord("1"). A later comparison as text or by a rule for ASCII digits will not see them as equal.
+    Hint: Print ord("１") and ord("1"). Will whoever compares the answer with "12" later see the two as equal?
     """
     found = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
     return found[0].strip() if len(found) == 1 and text.count("<answer>") == text.count("</answer>") == 1 else None
@@ -138,9 +138,9 @@ def full_width_kept(text):
 
 @mistake("extract_answer")
 def chinese_numerals_too(text):
-    """Turned Chinese numerals into digits as well.
+    """Chinese numerals were turned into digits as well.
 
-    Hint: which characters does the exercise ask you to convert, and what happens to everything else?
+    Hint: Which characters does the exercise ask you to convert, and what happens to everything else?
     """
     inside = extract_answer_plain(text)
     table = {ord(c): str(i) for i, c in enumerate("零一二三四五六七八九")} | {ord("十"): "10"}
@@ -149,9 +149,9 @@ def chinese_numerals_too(text):
 
 @mistake("extract_answer")
 def digits_only(text):
-    """Kept the digits of the answer and threw the rest away.
+    """The digits of the answer were kept and the rest thrown away.
 
-    Hint: "no idea" and "12元" are answers too, if not numbers. Finding and judging are two exercises.
+    Hint: Texts such as "no idea" and "12元" are answers too, if not numbers. Is this exercise about finding or about judging?
     """
     inside = extract_answer_plain(text)
     return None if inside is None else "".join(c for c in inside if c in "0123456789.+-")
@@ -159,9 +159,9 @@ def digits_only(text):
 
 @mistake("extract_answer")
 def number_inside_only(text):
-    """Gave None for an answer that is no number.
+    """For an answer that is no number, None came back.
 
-    Hint: finding the answer and judging it are two exercises. This one only finds.
+    Hint: Finding the answer and judging it are two exercises. Which of the two is this one?
     """
     inside = extract_answer_plain(text)
     return inside if inside is not None and re.fullmatch(r"[+-]?\d+(\.\d+)?", inside) else None
@@ -169,18 +169,18 @@ def number_inside_only(text):
 
 @mistake("extract_answer")
 def empty_for_none(text):
-    """Gave an empty string where there is no answer.
+    """An empty string came back where there is no answer.
 
-    Hint: an empty tag and no tag are different things. What says "nothing was found" in Python?
+    Hint: An empty tag and no tag are different things. What says "nothing was found" in Python?
     """
     return extract_answer_plain(text) or ""
 
 
 @mistake("extract_answer")
 def think_part_too(text):
-    """Gave the whole text without its tags, thoughts included.
+    """The whole text came back without its tags, thoughts included.
 
-    Hint: what the model thought is not what it answered.
+    Hint: Is what the model thought part of what it answered?
     """
     if text.count("<answer>") != 1 or text.count("</answer>") != 1:
         return None
@@ -189,9 +189,9 @@ def think_part_too(text):
 
 @mistake("extract_answer")
 def as_integer(text):
-    """Gave a number instead of the text.
+    """A number came back instead of the text.
 
-    Hint: what type does the exercise ask for, and what becomes of "no idea" or "3.50"?
+    Hint: What type does the exercise ask for, and what becomes of "no idea" or "3.50"?
     """
     inside = extract_answer_plain(text)
     return None if inside is None else int(inside)
@@ -199,9 +199,9 @@ def as_integer(text):
 
 @mistake("extract_answer")
 def split_by_tag(text):
-    """Split at the tags and took the last piece, so that a text without tags came back whole.
+    """The text was split at the tags and the last piece taken, so that a text without tags came back whole.
 
-    Hint: "no tag".split("<answer>") has one piece, not none. What should a text without an answer give?
+    Hint: When "no tag" is split at a tag it gives one piece, not none. What should a text without an answer give?
     """
     return narrow(text.split("<answer>")[-1].split("</answer>")[0].strip())
 
@@ -300,18 +300,18 @@ def right_value(text, answer):
 
 @mistake("math_reward")
 def answer_anywhere(text, answer):
-    """Accepted the right answer anywhere in the text.
+    """The right answer was accepted anywhere in the text.
 
-    Hint: a model that lists every number from 0 to 36 would be paid each time. Which text did it commit to?
+    Hint: A model that lists every number from 0 to 36 would be paid each time. Which number did it commit to?
     """
     return {"accuracy": float(answer in text), "format": well_formed(text)}
 
 
 @mistake("math_reward")
 def last_number_reward(text, answer):
-    """Judged the last number of the text instead of the answer in its tag.
+    """The last number of the text was judged instead of the answer in its tag.
 
-    Hint: you wrote a function that finds the answer. What does it give for a text without one?
+    Hint: You wrote a function that finds the answer. What does it give for a text without one?
     """
     numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", text)
     return {"accuracy": float(bool(numbers) and float(numbers[-1]) == float(answer)), "format": well_formed(text)}
@@ -319,9 +319,9 @@ def last_number_reward(text, answer):
 
 @mistake("math_reward")
 def first_answer_counts(text, answer):
-    """Judged the first of two answers.
+    """The first of two answers was judged.
 
-    Hint: with two answers there is none. Which function already knows that?
+    Hint: A text with two answers has not decided. Which of your functions knows that already?
     """
     found = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
     return {"accuracy": float(bool(found) and as_number(narrow(found[0].strip())) == Fraction(answer)), "format": well_formed(text)}
@@ -329,9 +329,9 @@ def first_answer_counts(text, answer):
 
 @mistake("math_reward")
 def any_answer_counts(text, answer):
-    """Paid when any one of several answers was right.
+    """A reward was paid when any one of several answers was right.
 
-    Hint: two guesses at the price of one: what would a policy learn from that?
+    Hint: Two guesses at the price of one: what would a policy learn from that?
     """
     found = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
     return {"accuracy": float(any(as_number(narrow(f.strip())) == Fraction(answer) for f in found)), "format": well_formed(text)}
@@ -339,9 +339,9 @@ def any_answer_counts(text, answer):
 
 @mistake("math_reward")
 def unclosed_answer_paid(text, answer):
-    """Paid for an answer whose tag is never closed.
+    """A reward was paid for an answer whose tag is never closed.
 
-    Hint: what does extract_answer say about such a text?
+    Hint: What does extract_answer say about such a text?
     """
     inside = text.rpartition("<answer>")[2].partition("</answer>")[0] if text.count("<answer>") == 1 else None
     return {"accuracy": float(inside is not None and as_number(narrow(inside.strip())) == Fraction(answer)), "format": well_formed(text)}
@@ -349,27 +349,27 @@ def unclosed_answer_paid(text, answer):
 
 @mistake("math_reward")
 def text_not_value(text, answer):
-    """Compared the answer as text, not by its value.
+    """The answer was compared as text, not by its value.
 
-    Hint: is 12.0 the same text as 12? Is it the same number?
+    Hint: Is 12.0 the same text as 12? Is it the same number?
     """
     return {"accuracy": float(extract_answer(text) == answer), "format": well_formed(text)}
 
 
 @mistake("math_reward")
 def contains_answer(text, answer):
-    """Looked whether the answer's text contains the right number.
+    """It was asked whether the text of the answer contains the right number.
 
-    Hint: "112" contains "12".
+    Hint: What does an answer of 112 contain?
     """
     return {"accuracy": float(answer in (extract_answer(text) or "")), "format": well_formed(text)}
 
 
 @mistake("math_reward")
 def first_number_inside(text, answer):
-    """Searched the answer for a first number and ignored the words around it.
+    """The first number in the answer was taken, and the words around it were ignored.
 
-    Hint: does re.search ask whether the whole answer is a number, or whether one stands somewhere in it?
+    Hint: Does re.search ask whether the whole answer is a number, or whether one stands somewhere in it?
     """
     number = re.search(r"[+-]?\d+(\.\d+)?", extract_answer(text) or "")
     return {"accuracy": float(bool(number) and float(number[0]) == float(answer)), "format": well_formed(text)}
@@ -377,9 +377,9 @@ def first_number_inside(text, answer):
 
 @mistake("math_reward")
 def as_int(text, answer):
-    """Converted with int, so that 12.0 is no number.
+    """The answer was converted with int, for which 12.0 is no number.
 
-    Hint: which of the spellings 12, 12.0, 012 and +12 does int accept?
+    Hint: Which of the spellings 12, 12.0, 012 and +12 does int accept?
     """
     try:
         accuracy = float(int(extract_answer(text)) == int(answer))
@@ -390,9 +390,9 @@ def as_int(text, answer):
 
 @mistake("math_reward")
 def rounded(text, answer):
-    """Cut the decimals off before comparing.
+    """The decimals were cut off before the comparison.
 
-    Hint: is 12.5 equal to 12?
+    Hint: Is 12.5 equal to 12?
     """
     number = as_number(extract_answer(text))
     return {"accuracy": float(number is not None and int(number) == int(Fraction(answer))), "format": well_formed(text)}
@@ -400,9 +400,9 @@ def rounded(text, answer):
 
 @mistake("math_reward")
 def near_enough(text, answer):
-    """Paid for an answer that is close.
+    """A reward was paid for an answer that is only close.
 
-    Hint: a tolerance wide enough to be met without computing is a tolerance that will be met without computing.
+    Hint: How well would a policy be paid that guesses and hardly computes, with a tolerance like yours?
     """
     number = as_number(extract_answer(text))
     return {"accuracy": float(number is not None and abs(number - Fraction(answer)) <= 1), "format": well_formed(text)}
@@ -410,9 +410,9 @@ def near_enough(text, answer):
 
 @mistake("math_reward")
 def evaluated(text, answer):
-    """Evaluated the answer as a formula.
+    """The answer was evaluated as a formula.
 
-    Hint: 6+6 is a question, not an answer; and whatever a model writes would be run as your program.
+    Hint: Is 6+6 an answer, or still a question? And what could a model write that you would not like to run?
     """
     try:
         accuracy = float(eval(extract_answer(text).lstrip("0") or "0") == float(answer))
@@ -423,9 +423,9 @@ def evaluated(text, answer):
 
 @mistake("math_reward")
 def sign_ignored(text, answer):
-    """Ignored the sign of the answer.
+    """The sign of the answer was ignored.
 
-    Hint: is -12 equal to 12?
+    Hint: Is -12 equal to 12?
     """
     number = as_number(extract_answer(text))
     return {"accuracy": float(number is not None and abs(number) == abs(Fraction(answer))), "format": well_formed(text)}
@@ -433,9 +433,9 @@ def sign_ignored(text, answer):
 
 @mistake("math_reward")
 def numerals_as_numbers(text, answer):
-    """Read Chinese numerals as numbers.
+    """Chinese numerals were read as numbers.
 
-    Hint: the exercise says what a number is: a sign, digits, a decimal point. What does it say about 十二?
+    Hint: The exercise says what a number is: a sign, digits, a decimal point. What does it say about 十二?
     """
     inside = (extract_answer(text) or "").replace("十", "1").translate({ord(c): str(i) for i, c in enumerate("零一二三四五六七八九")})
     return {"accuracy": float(as_number(inside) == Fraction(answer)), "format": well_formed(text)}
@@ -443,9 +443,9 @@ def numerals_as_numbers(text, answer):
 
 @mistake("math_reward")
 def accuracy_needs_format(text, answer):
-    """Paid for accuracy only where the format was right.
+    """Accuracy was paid only where the format was right.
 
-    Hint: the two rules are independent. Does "<answer>12</answer>" alone earn accuracy?
+    Hint: Does one rule depend on the other? What does "<answer>12</answer>" alone earn?
     """
     form = well_formed(text)
     return {"accuracy": right_value(text, answer) * form, "format": form}
@@ -453,9 +453,9 @@ def accuracy_needs_format(text, answer):
 
 @mistake("math_reward")
 def format_needs_accuracy(text, answer):
-    """Paid for the format only where the answer was right.
+    """The format was paid only where the answer was right.
 
-    Hint: the two rules are independent. What does a well-formed wrong answer earn?
+    Hint: Does one rule depend on the other? What does a wrong answer in the agreed format earn?
     """
     accuracy = right_value(text, answer)
     return {"accuracy": accuracy, "format": well_formed(text) * accuracy}
@@ -463,9 +463,9 @@ def format_needs_accuracy(text, answer):
 
 @mistake("math_reward")
 def format_anywhere(text, answer):
-    """Accepted text around the two parts.
+    """Text was accepted around the two parts.
 
-    Hint: does re.search ask about the whole text?
+    Hint: Does re.search ask about the whole text?
     """
     once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
     found = re.search(r"<think>.*</think>\s*<answer>.*</answer>", text, re.DOTALL)
@@ -474,9 +474,9 @@ def format_anywhere(text, answer):
 
 @mistake("math_reward")
 def format_begins_only(text, answer):
-    """Looked at the beginning of the text and not at its end.
+    """Only the beginning of the text was looked at, not its end.
 
-    Hint: re.match stops when the pattern is satisfied. What may still follow?
+    Hint: Where the pattern is satisfied re.match stops. What may still follow?
     """
     once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
     found = re.match(r"\s*<think>.*</think>\s*<answer>.*</answer>", text, re.DOTALL)
@@ -485,9 +485,9 @@ def format_begins_only(text, answer):
 
 @mistake("math_reward")
 def tags_present(text, answer):
-    """Asked only whether all four tags occur.
+    """It was only asked whether all four tags occur.
 
-    Hint: in which order, how often, and with what around them?
+    Hint: In which order must they come, how often, and with what around them?
     """
     present = all(tag in text for tag in ("<think>", "</think>", "<answer>", "</answer>"))
     return {"accuracy": right_value(text, answer), "format": float(present)}
@@ -495,9 +495,9 @@ def tags_present(text, answer):
 
 @mistake("math_reward")
 def tags_once(text, answer):
-    """Counted the four tags and not their order.
+    """The four tags were counted, but their order was not looked at.
 
-    Hint: once each is half of the rule. Which order, and what may stand outside?
+    Hint: Once each is half of the rule. In which order, and what may stand outside?
     """
     once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
     return {"accuracy": right_value(text, answer), "format": float(once)}
@@ -505,9 +505,9 @@ def tags_once(text, answer):
 
 @mistake("math_reward")
 def greedy_format(text, answer):
-    """Matched the whole text greedily, so that several thoughts or answers fit inside.
+    """The whole text was matched greedily, so that several thoughts or answers fit inside.
 
-    Hint: ".*" matches tags as well. How do you make sure that each tag is there once?
+    Hint: Does ".*" match tags as well? How do you make sure that each tag is there once?
     """
     found = re.fullmatch(r"\s*<think>.*</think>\s*<answer>.*</answer>\s*", text, re.DOTALL)
     return {"accuracy": right_value(text, answer), "format": float(found is not None)}
@@ -515,9 +515,9 @@ def greedy_format(text, answer):
 
 @mistake("math_reward")
 def no_line_breaks(text, answer):
-    """Refused thoughts that run over several lines.
+    """Thoughts that run over several lines were refused.
 
-    Hint: which flag of the re module lets a dot match a line break?
+    Hint: Which flag of the re module lets a dot match a line break?
     """
     once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
     found = re.fullmatch(r"\s*<think>.*</think>\s*<answer>.*</answer>\s*", text)
@@ -526,9 +526,9 @@ def no_line_breaks(text, answer):
 
 @mistake("math_reward")
 def white_space_punished(text, answer):
-    """Refused white space around or between the two parts.
+    """White space around or between the two parts was refused.
 
-    Hint: the exercise says what may stand between the parts. Nearly every model puts a line break there.
+    Hint: Nearly every model puts a line break between the parts. What does the exercise say about it?
     """
     once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
     found = re.fullmatch(r"<think>.*</think><answer>.*</answer>", text, re.DOTALL)
@@ -537,18 +537,18 @@ def white_space_punished(text, answer):
 
 @mistake("math_reward")
 def think_optional(text, answer):
-    """Treated the think part as optional.
+    """The think part was treated as optional.
 
-    Hint: how many think parts does the format ask for?
+    Hint: How many think parts does the format ask for?
     """
     return {"accuracy": right_value(text, answer), "format": max(well_formed(text), well_formed("<think></think>" + text))}
 
 
 @mistake("math_reward")
 def thought_must_be_there(text, answer):
-    """Refused an empty thought or answer.
+    """An empty thought or answer was refused.
 
-    Hint: the format speaks of tags and of what stands outside. Does it say anything about what stands inside?
+    Hint: The format speaks of tags and of what stands outside. Does it say anything about what stands inside?
     """
     whole = re.fullmatch(r"\s*<think>(.+)</think>\s*<answer>(.+)</answer>\s*", text, re.DOTALL)
     form = float(whole is not None and not re.search(r"</?(think|answer)>", whole[1] + whole[2]))
@@ -557,18 +557,18 @@ def thought_must_be_there(text, answer):
 
 @mistake("math_reward")
 def one_number(text, answer):
-    """Added the two rewards up instead of returning both.
+    """The two rewards were added up; their sum came back instead of both.
 
-    Hint: a dict with two entries is asked for, so that each rule can be watched by itself.
+    Hint: Each rule should be watched by itself. What does the exercise say comes back?
     """
     return right_value(text, answer) + well_formed(text)
 
 
 @mistake("math_reward")
 def swapped(text, answer):
-    """Exchanged the two entries.
+    """The two entries were exchanged.
 
-    Hint: which entry says that the number is right?
+    Hint: Which entry says that the number is right?
     """
     return {"accuracy": well_formed(text), "format": right_value(text, answer)}
 
@@ -640,90 +640,90 @@ def by_tag_sequence(text, answer):
 
 @mistake("token_log_probs")
 def no_temperature(logits, tokens, temperature=1.0):
-    """Left the temperature out.
+    """The temperature was left out.
 
-    Hint: the tokens were drawn from a distribution that the temperature reshaped. Whose log-probability do you give?
+    Hint: The tokens were drawn from a distribution that the temperature reshaped. Whose log-probability do you give?
     """
     return torch.log_softmax(logits, -1).gather(-1, tokens[..., None])[..., 0]
 
 
 @mistake("token_log_probs")
 def times_temperature(logits, tokens, temperature=1.0):
-    """Multiplied by the temperature instead of dividing.
+    """The logits were multiplied by the temperature, not divided.
 
-    Hint: a high temperature makes the distribution flatter. Do larger logits do that, or smaller ones?
+    Hint: A high temperature makes the distribution flatter. Do larger logits do that, or smaller ones?
     """
     return torch.log_softmax(logits * temperature, -1).gather(-1, tokens[..., None])[..., 0]
 
 
 @mistake("token_log_probs")
 def temperature_afterwards(logits, tokens, temperature=1.0):
-    """Divided the log-probabilities by the temperature, not the logits.
+    """The log-probabilities were divided by the temperature, not the logits.
 
-    Hint: do the probabilities still add up to 1 afterwards?
+    Hint: Do the probabilities still add up to 1 afterwards?
     """
     return torch.log_softmax(logits, -1).gather(-1, tokens[..., None])[..., 0] / temperature
 
 
 @mistake("token_log_probs")
 def temperature_in_one_place(logits, tokens, temperature=1.0):
-    """Divided the chosen logit by the temperature and normalised the undivided ones.
+    """The chosen logit was divided by the temperature, but the normalising term was made of the undivided logits.
 
-    Hint: numerator and denominator of a softmax see the same logits.
+    Hint: Which logits does the numerator of a softmax see, and which ones its denominator?
     """
     return logits.gather(-1, tokens[..., None])[..., 0] / temperature - logits.logsumexp(-1)
 
 
 @mistake("token_log_probs")
 def probabilities(logits, tokens, temperature=1.0):
-    """Gave probabilities instead of their logarithms.
+    """Probabilities came back instead of their logarithms.
 
-    Hint: the loss takes differences of what you return and then exp of them.
+    Hint: The loss takes a difference of what you return, and then exp. What would that be of two probabilities?
     """
     return torch.softmax(logits / temperature, -1).gather(-1, tokens[..., None])[..., 0]
 
 
 @mistake("token_log_probs")
 def raw_logits(logits, tokens, temperature=1.0):
-    """Picked the logits and did not normalise them.
+    """The logits were picked and not normalised.
 
-    Hint: a logit says nothing by itself; add 100 to all of them and the probabilities are the same.
+    Hint: A logit says nothing by itself. Add 100 to all of them: what happens to the probabilities, and what to your result?
     """
     return (logits / temperature).gather(-1, tokens[..., None])[..., 0]
 
 
 @mistake("token_log_probs")
 def log_of_softmax(logits, tokens, temperature=1.0):
-    """Took the logarithm of a softmax that can underflow to 0.
+    """The logarithm was taken of a softmax that can underflow to 0.
 
-    Hint: exp(-2000) is 0 in any float. Which function of torch does both steps in one, safely?
+    Hint: In any float exp(-2000) is 0, and its logarithm is not finite. Which function of torch takes both steps in one?
     """
     return torch.softmax(logits / temperature, -1).log().gather(-1, tokens[..., None])[..., 0]
 
 
 @mistake("token_log_probs")
 def log_with_epsilon(logits, tokens, temperature=1.0):
-    """Added a small number inside the logarithm.
+    """A small number was added inside the logarithm.
 
-    Hint: every probability below that number then has the same logarithm. Which function needs no such crutch?
+    Hint: All probabilities far below that number get nearly the same logarithm. Which function of torch needs no such crutch?
     """
     return (torch.softmax(logits / temperature, -1) + 1e-8).log().gather(-1, tokens[..., None])[..., 0]
 
 
 @mistake("token_log_probs")
 def normalised_over_tokens(logits, tokens, temperature=1.0):
-    """Normalised over the positions instead of the vocabulary.
+    """The logits were normalised over the positions instead of the vocabulary.
 
-    Hint: at each position some token must be chosen. Along which dimension do probabilities add up to 1?
+    Hint: At each position some token must be chosen. Along which dimension do probabilities add up to 1?
     """
     return torch.log_softmax(logits / temperature, 1).gather(-1, tokens[..., None])[..., 0]
 
 
 @mistake("token_log_probs")
 def shifted(logits, tokens, temperature=1.0):
-    """Shifted by one, although logits and tokens are aligned already.
+    """The tokens were shifted by one, although logits and tokens are aligned already.
 
-    Hint: response_logits gives for each token the logits that chose it. What would a second shift do?
+    Hint: For each token response_logits gives the logits that chose it. What would a second shift do?
     """
     log_probs = torch.log_softmax(logits / temperature, -1)[:, :-1].gather(-1, tokens[:, 1:, None])[..., 0]
     return F.pad(log_probs, (1, 0))
@@ -731,45 +731,45 @@ def shifted(logits, tokens, temperature=1.0):
 
 @mistake("token_log_probs")
 def best_token(logits, tokens, temperature=1.0):
-    """Took the most likely token instead of the one that was written.
+    """The most likely token was taken instead of the one that was written.
 
-    Hint: the second argument says which token was drawn.
+    Hint: Which argument says what token was drawn, and where does it come into your function?
     """
     return torch.log_softmax(logits / temperature, -1).max(-1).values
 
 
 @mistake("token_log_probs")
 def negative_log_likelihood(logits, tokens, temperature=1.0):
-    """Gave minus the log-probability, which is what cross_entropy returns.
+    """Minus the log-probability came back, which is what cross_entropy returns.
 
-    Hint: a log-probability is never positive.
+    Hint: Can the logarithm of a probability be positive?
     """
     return F.cross_entropy((logits / temperature).transpose(1, 2), tokens, reduction="none")
 
 
 @mistake("token_log_probs")
 def one_per_answer(logits, tokens, temperature=1.0):
-    """Added the tokens of an answer up.
+    """The tokens of an answer were added up.
 
-    Hint: one number per token is asked for, [N, T]; the loss needs the mask before anything is added.
+    Hint: How many numbers does the text ask for: one for each token, or one for each answer?
     """
     return torch.log_softmax(logits / temperature, -1).gather(-1, tokens[..., None])[..., 0].sum(1)
 
 
 @mistake("token_log_probs")
 def last_dimension_kept(logits, tokens, temperature=1.0):
-    """Left a last dimension of size 1.
+    """A last dimension of size 1 was left.
 
-    Hint: gather gives a tensor of its index's shape. [N, T, 1] against [N, T] broadcasts silently later on.
+    Hint: A spare dimension broadcasts silently later on. Which shape does gather return, and which one does the text promise?
     """
     return torch.log_softmax(logits / temperature, -1).gather(-1, tokens[..., None])
 
 
 @mistake("token_log_probs")
 def detached(logits, tokens, temperature=1.0):
-    """Cut the log-probabilities off from the graph.
+    """The log-probabilities were cut off from the graph.
 
-    Hint: what should the loss's gradient flow through?
+    Hint: Through what should the gradient of the loss flow?
     """
     with torch.no_grad():
         return torch.log_softmax(logits / temperature, -1).gather(-1, tokens[..., None])[..., 0]
@@ -777,9 +777,9 @@ def detached(logits, tokens, temperature=1.0):
 
 @mistake("token_log_probs")
 def normaliser_detached(logits, tokens, temperature=1.0):
-    """Cut the normalising term off from the graph.
+    """The normalising term was cut off from the graph.
 
-    Hint: the value is right. But when the chosen token rises, all others must fall: who tells them?
+    Hint: The value is right. But when the chosen token rises, all others must fall: who tells them?
     """
     scaled = logits / temperature
     return scaled.gather(-1, tokens[..., None])[..., 0] - scaled.logsumexp(-1).detach()
@@ -787,9 +787,9 @@ def normaliser_detached(logits, tokens, temperature=1.0):
 
 @mistake("token_log_probs")
 def maximum_subtracted(logits, tokens, temperature=1.0):
-    """Subtracted the largest logit where the log of the sum of exponentials belongs.
+    """The largest logit was subtracted where the log of the sum of exponentials belongs.
 
-    Hint: the maximum is what the normaliser looks like when one token is all but certain. And otherwise?
+    Hint: The maximum is what the normaliser looks like when one token is all but certain. And otherwise?
     """
     scaled = logits / temperature
     return scaled.gather(-1, tokens[..., None])[..., 0] - scaled.amax(-1)
@@ -797,9 +797,9 @@ def maximum_subtracted(logits, tokens, temperature=1.0):
 
 @mistake("token_log_probs")
 def naive_logsumexp(logits, tokens, temperature=1.0):
-    """Summed exponentials that overflow for large logits.
+    """Exponentials were summed that overflow for large logits.
 
-    Hint: exp(1000) is inf. Which function of torch computes the log of a sum of exponentials safely?
+    Hint: In float32 exp(1000) is inf. Which function of torch computes the log of a sum of exponentials safely?
     """
     scaled = logits / temperature
     return scaled.gather(-1, tokens[..., None])[..., 0] - scaled.exp().sum(-1).log()
@@ -863,27 +863,27 @@ def max_taken_out(logits, tokens, temperature=1.0):
 
 @mistake("response_mask")
 def eos_dropped(tokens, eos_id):
-    """Left the EOS out of the answer.
+    """The EOS was left out of the answer.
 
-    Hint: to stop was a choice of the policy too. What happens to a policy that is never taught when to stop?
+    Hint: To stop was a choice of the policy too. What happens to a policy that is never taught when to stop?
     """
     return (tokens == eos_id).long().cumsum(-1) == 0
 
 
 @mistake("response_mask")
 def pad_is_eos(tokens, eos_id):
-    """Masked every EOS as if it were padding, and nothing else.
+    """Every EOS was masked as if it were padding, and nothing else was.
 
-    Hint: the first EOS belongs to the answer; what comes after it does not, even if it is another token.
+    Hint: Which EOS belongs to the answer, and what about the other tokens that come after it?
     """
     return tokens != eos_id
 
 
 @mistake("response_mask")
 def every_eos_counts(tokens, eos_id):
-    """Counted every EOS as part of the answer.
+    """Every EOS was counted as part of the answer.
 
-    Hint: only the first one was the end. What if the padding is made of EOS?
+    Hint: How often does an answer end? What if the padding is made of EOS?
     """
     ends = tokens == eos_id
     return (ends.long().cumsum(-1) == 0) | ends
@@ -891,9 +891,9 @@ def every_eos_counts(tokens, eos_id):
 
 @mistake("response_mask")
 def last_eos(tokens, eos_id):
-    """Took the last EOS as the end.
+    """The last EOS was taken as the end.
 
-    Hint: with padding made of EOS, the last one stands at the very end of the tensor. Which one ended the answer?
+    Hint: With padding made of EOS, the last one stands at the very end of the tensor. Which one ended the answer?
     """
     ends = (tokens == eos_id).long()
     after = ends.flip(-1).cumsum(-1).flip(-1)
@@ -902,9 +902,9 @@ def last_eos(tokens, eos_id):
 
 @mistake("response_mask")
 def argmax_of_nothing(tokens, eos_id):
-    """Took argmax for the place of the EOS, which is 0 where there is none.
+    """The place of the EOS was taken from argmax, which is 0 where there is none.
 
-    Hint: argmax of a row of zeros is 0. What should a row without an end give?
+    Hint: What is the argmax of a row of zeros, and what should a row without an end give?
     """
     end = (tokens == eos_id).int().argmax(-1)
     return torch.arange(tokens.shape[1]) <= end[:, None]
@@ -912,9 +912,9 @@ def argmax_of_nothing(tokens, eos_id):
 
 @mistake("response_mask")
 def endless_is_empty(tokens, eos_id):
-    """Gave an answer that never ends no tokens at all.
+    """An answer that never ends got no tokens at all.
 
-    Hint: it was cut off, but each of its tokens was chosen by the policy.
+    Hint: It was cut off. Who chose the tokens that are there?
     """
     ends = (tokens == eos_id).long()
     return (ends.cumsum(-1) - ends == 0) & ends.any(-1, keepdim=True)
@@ -922,27 +922,27 @@ def endless_is_empty(tokens, eos_id):
 
 @mistake("response_mask")
 def zeros_are_padding(tokens, eos_id):
-    """Took token 0 for padding.
+    """Token 0 was taken for padding.
 
-    Hint: 0 may be an ordinary token. The exercise speaks of the EOS only.
+    Hint: May 0 be an ordinary token? Which token does the exercise speak of?
     """
     return tokens != 0
 
 
 @mistake("response_mask")
 def everything(tokens, eos_id):
-    """Counted all tokens, padding included.
+    """All tokens were counted, padding included.
 
-    Hint: what stands after the end was not chosen by the policy.
+    Hint: Who chose what stands after the end?
     """
     return torch.ones_like(tokens)
 
 
 @mistake("response_mask")
 def inverted(tokens, eos_id):
-    """Marked the tokens after the end.
+    """The tokens after the end were marked, not those of the answer.
 
-    Hint: 1 means: belongs to the answer.
+    Hint: What does a 1 mean here?
     """
     ends = (tokens == eos_id).long()
     return ends.cumsum(-1) - ends > 0
@@ -950,9 +950,9 @@ def inverted(tokens, eos_id):
 
 @mistake("response_mask")
 def along_the_batch(tokens, eos_id):
-    """Counted down the batch instead of along the answer.
+    """The count ran down the batch instead of along the answer.
 
-    Hint: dimension 0 runs over answers, dimension 1 over the tokens of one.
+    Hint: Which dimension runs over answers, and which one over the tokens of one?
     """
     ends = (tokens == eos_id).long()
     return ends.cumsum(0) - ends == 0
@@ -960,9 +960,9 @@ def along_the_batch(tokens, eos_id):
 
 @mistake("response_mask")
 def one_too_many(tokens, eos_id):
-    """Counted one token beyond the end.
+    """One token beyond the end was counted.
 
-    Hint: try [4, 9, 0] with an EOS of 9. How many tokens belong to it?
+    Hint: Try [4, 9, 0] with an EOS of 9. How many tokens belong to it?
     """
     ends = (tokens == eos_id).long().cumsum(-1)
     return F.pad(ends, (2, 0))[:, :-2] == 0
@@ -970,9 +970,9 @@ def one_too_many(tokens, eos_id):
 
 @mistake("response_mask")
 def only_one_row(tokens, eos_id):
-    """Used the end of the first answer for all of them.
+    """The end of the first answer was used for all of them.
 
-    Hint: every row has its own end.
+    Hint: Where does the second answer end, and where in your code does it say so?
     """
     ends = (tokens[:1] == eos_id).long()
     return (ends.cumsum(-1) - ends == 0).expand_as(tokens)
@@ -980,9 +980,9 @@ def only_one_row(tokens, eos_id):
 
 @mistake("response_mask")
 def flattened(tokens, eos_id):
-    """Counted across the answers, so that the second one is over when the first is.
+    """The count ran on across the answers, so that the second one was over when the first was.
 
-    Hint: cumsum over a flattened tensor does not start anew in each row.
+    Hint: Does a cumsum over a flattened tensor start anew in each row?
     """
     ends = (tokens == eos_id).long().flatten()
     return (ends.cumsum(0) - ends == 0).view_as(tokens)
@@ -990,9 +990,9 @@ def flattened(tokens, eos_id):
 
 @mistake("response_mask")
 def tail_of_eos_only(tokens, eos_id):
-    """Cut off the EOS at the end of a row but kept what stands between two of them.
+    """The EOS at the end of a row was cut off, but what stands between two of them was kept.
 
-    Hint: after the first EOS nothing counts, not even ordinary tokens.
+    Hint: After the first EOS, does an ordinary token still count?
     """
     mask = torch.ones_like(tokens, dtype=torch.bool)
     for i, row in enumerate(tokens.tolist()):
@@ -1088,18 +1088,18 @@ def usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, be
 
 @mistake("grpo_step")
 def wrong_sign(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Walked up the loss instead of down.
+    """The step went up the loss instead of down.
 
-    Hint: grpo_objective gives a loss, to be minimised. Is there a minus too many?
+    Hint: A loss is to be minimised, and grpo_objective gives one. Is there a minus too many?
     """
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, sign=-1)
 
 
 @mistake("grpo_step")
 def negated_advantages(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Turned the sign of the advantages around: bad answers were encouraged.
+    """The sign of the advantages was turned round: bad answers were encouraged.
 
-    Hint: better than the siblings is positive. Is there a minus too many before the objective?
+    Hint: Better than the siblings is positive. Is there a minus too many before the objective?
     """
     a = -group_advantages(batch["rewards"], batch["group_ids"])
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, advantages=a)
@@ -1107,18 +1107,18 @@ def negated_advantages(policy, reference, optimizer, batch, inner_epochs=2, clip
 
 @mistake("grpo_step")
 def rewards_for_advantages(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Used the rewards as they are, without the group.
+    """The rewards were used as they are, without the group.
 
-    Hint: what did you bring group_advantages along for?
+    Hint: What did you bring group_advantages along for?
     """
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, advantages=batch["rewards"])
 
 
 @mistake("grpo_step")
 def whole_batch_normalised(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Measured every answer against the whole batch instead of its group.
+    """Every answer was measured against the whole batch instead of its group.
 
-    Hint: batch["group_ids"] says who belongs together.
+    Hint: Which entry of the batch says who belongs together?
     """
     a = group_advantages(batch["rewards"], torch.zeros_like(batch["group_ids"]))
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, advantages=a)
@@ -1126,9 +1126,9 @@ def whole_batch_normalised(policy, reference, optimizer, batch, inner_epochs=2, 
 
 @mistake("grpo_step")
 def misaligned(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Sorted the advantages by group while the answers stayed where they were.
+    """The advantages were sorted by group while the answers stayed where they were.
 
-    Hint: advantages come back in the order of the rewards. Does anything change that order afterwards?
+    Hint: Advantages come back in the order of the rewards. Does anything change the order of one and not of the other?
     """
     order = batch["group_ids"].argsort(stable=True)
     a = group_advantages(batch["rewards"][order], batch["group_ids"][order])
@@ -1137,9 +1137,9 @@ def misaligned(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0
 
 @mistake("grpo_step")
 def groups_by_position(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Took neighbours in the batch for a group and ignored the ids.
+    """Neighbours in the batch were taken for a group, and the ids were ignored.
 
-    Hint: the answers may come mixed up; batch["group_ids"] says who belongs together.
+    Hint: The answers may come mixed up. Which entry of the batch says who belongs together?
     """
     a = group_advantages(batch["rewards"], torch.arange(len(batch["rewards"])) // 5)
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, advantages=a)
@@ -1147,9 +1147,9 @@ def groups_by_position(policy, reference, optimizer, batch, inner_epochs=2, clip
 
 @mistake("grpo_step")
 def no_zero_grad(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Never set the gradients to zero, so that each update repeats all earlier ones.
+    """The gradients were never set to zero, so that each update repeats all earlier ones.
 
-    Hint: backward adds to what is there. Who clears it?
+    Hint: What does backward do with what is already in .grad, and who clears it?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1164,9 +1164,9 @@ def no_zero_grad(policy, reference, optimizer, batch, inner_epochs=2, clip_range
 
 @mistake("grpo_step")
 def zero_grad_once(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Set the gradients to zero once per batch, not in each inner epoch.
+    """The gradients were set to zero once per batch, not in each inner epoch.
 
-    Hint: how many times is backward called for one batch?
+    Hint: How many times is backward called for one batch?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1182,9 +1182,9 @@ def zero_grad_once(policy, reference, optimizer, batch, inner_epochs=2, clip_ran
 
 @mistake("grpo_step")
 def zero_grad_too_late(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Set the gradients to zero between backward and the step.
+    """The gradients were set to zero between backward and the step.
 
-    Hint: what does the optimizer find when it takes its step?
+    Hint: What does the optimizer find when it takes its step?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1199,9 +1199,9 @@ def zero_grad_too_late(policy, reference, optimizer, batch, inner_epochs=2, clip
 
 @mistake("grpo_step")
 def no_step(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Computed the gradient and took no step.
+    """The gradient was computed, and no step was taken.
 
-    Hint: backward only fills .grad. Who changes the parameters?
+    Hint: All that backward does is fill .grad. Who changes the parameters?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1215,9 +1215,9 @@ def no_step(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2,
 
 @mistake("grpo_step")
 def one_step_at_the_end(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Added up the gradients of all inner epochs and took a single step.
+    """The gradients of all inner epochs were added up for a single step.
 
-    Hint: an inner epoch that does not move the policy sees what the one before saw.
+    Hint: What does an inner epoch see that the one before did not, if the policy has not moved in between?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1233,18 +1233,18 @@ def one_step_at_the_end(policy, reference, optimizer, batch, inner_epochs=2, cli
 
 @mistake("grpo_step")
 def one_inner_epoch(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Made one update, however many inner epochs were asked for.
+    """One update was made, however many inner epochs were asked for.
 
-    Hint: where is the loop? Is a return inside it?
+    Hint: Where is the loop? Is a return inside it?
     """
     return usual_step(policy, reference, optimizer, batch, 1, clip_range, beta)
 
 
 @mistake("grpo_step")
 def old_recomputed(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Computed the old log-probabilities again in each inner epoch: the ratio is 1 for ever.
+    """The old log-probabilities were computed again in each inner epoch: the ratio is 1 for ever.
 
-    Hint: old means before the first update of this batch. When is the clip supposed to act?
+    Hint: What does "old" mean: before which update? And when is the clip supposed to act?
     """
     for _ in range(inner_epochs):
         metrics = usual_step(policy, reference, optimizer, batch, 1, clip_range, beta)
@@ -1253,9 +1253,9 @@ def old_recomputed(policy, reference, optimizer, batch, inner_epochs=2, clip_ran
 
 @mistake("grpo_step")
 def old_after_the_update(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Refreshed the old log-probabilities after each update.
+    """The old log-probabilities were refreshed after each update.
 
-    Hint: the samples were drawn by the policy before any update. Whose log-probabilities belong into the ratio?
+    Hint: The samples were drawn by the policy before any update. Whose log-probabilities belong in the ratio?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1273,9 +1273,9 @@ def old_after_the_update(policy, reference, optimizer, batch, inner_epochs=2, cl
 
 @mistake("grpo_step")
 def old_not_detached(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Let the gradient through the old log-probabilities too: both sides of the ratio cancel.
+    """The gradient went through the old log-probabilities too: both sides of the ratio cancel.
 
-    Hint: exp(x - x) is 1 whatever x does. Which of the two may carry the graph?
+    Hint: Whatever x does, exp(x - x) is 1. Which of the two may carry the graph?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1292,9 +1292,9 @@ def old_not_detached(policy, reference, optimizer, batch, inner_epochs=2, clip_r
 
 @mistake("grpo_step")
 def new_computed_once(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Computed the new log-probabilities once, before the loop.
+    """The new log-probabilities were computed once, before the loop.
 
-    Hint: after an update the policy says something else. And a graph can be walked backward once.
+    Hint: After an update the policy says something else, and a graph can be walked backward once. When must it be asked again?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1313,9 +1313,9 @@ def new_computed_once(policy, reference, optimizer, batch, inner_epochs=2, clip_
 
 @mistake("grpo_step")
 def ratio_to_the_reference(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Took the reference's log-probabilities for the old ones.
+    """The reference's log-probabilities were taken for the old ones.
 
-    Hint: the ratio compares with the policy that wrote the answers, the KL with the reference.
+    Hint: Two comparisons are made in the loss. Which one is with the policy that wrote the answers?
     """
     with torch.no_grad():
         ref = log_probs_of(reference, batch)
@@ -1324,9 +1324,9 @@ def ratio_to_the_reference(policy, reference, optimizer, batch, inner_epochs=2, 
 
 @mistake("grpo_step")
 def kl_to_the_old_policy(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Took the policy's own old log-probabilities for the reference's.
+    """The policy's own old log-probabilities were taken for the reference's.
 
-    Hint: then the leash is fixed to a walker. Which model is frozen?
+    Hint: Then the leash is held by somebody who walks along. Which model is frozen?
     """
     with torch.no_grad():
         old = log_probs_of(policy, batch)
@@ -1335,9 +1335,9 @@ def kl_to_the_old_policy(policy, reference, optimizer, batch, inner_epochs=2, cl
 
 @mistake("grpo_step")
 def reference_and_old_swapped(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Exchanged the old and the reference log-probabilities in the call of the objective.
+    """The old and the reference log-probabilities were exchanged in the call of the objective.
 
-    Hint: in which order does grpo_objective take them?
+    Hint: In which order does grpo_objective take them?
     """
     with torch.no_grad():
         ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
@@ -1346,45 +1346,45 @@ def reference_and_old_swapped(policy, reference, optimizer, batch, inner_epochs=
 
 @mistake("grpo_step")
 def beta_not_passed(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Left beta at the objective's default.
+    """The argument beta was not passed on: the objective used its default.
 
-    Hint: does the argument reach grpo_objective?
+    Hint: What does grpo_step do with its beta? Does it reach grpo_objective?
     """
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, 0.04)
 
 
 @mistake("grpo_step")
 def clip_not_passed(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Left clip_range at the objective's default.
+    """The argument clip_range was not passed on: the objective used its default.
 
-    Hint: does the argument reach grpo_objective?
+    Hint: What does grpo_step do with its clip_range? Does it reach grpo_objective?
     """
     return usual_step(policy, reference, optimizer, batch, inner_epochs, 0.2, beta)
 
 
 @mistake("grpo_step")
 def kl_skipped(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Skipped the KL.
+    """The KL was left out.
 
-    Hint: what does the reference do for a living?
+    Hint: What is the reference there for, and does anything in your loss ask it?
     """
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, 0.0)
 
 
 @mistake("grpo_step")
 def mask_ignored(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Counted the tokens after the end of an answer.
+    """The tokens after the end of an answer were counted.
 
-    Hint: batch["mask"] says which tokens the policy chose.
+    Hint: Which entry of the batch says what tokens the policy chose?
     """
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, mask=torch.ones_like(batch["mask"]))
 
 
 @mistake("grpo_step")
 def eos_left_out(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Left the last token of every answer out of the loss.
+    """The last token of every answer was left out of the loss.
 
-    Hint: to stop is a choice that must be taught too; the mask includes it.
+    Hint: The mask ends where the answer does. Is the decision to stop inside of yours?
     """
     mask = batch["mask"].bool()
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, mask=mask & F.pad(mask[:, 1:], (0, 1)))
@@ -1392,9 +1392,9 @@ def eos_left_out(policy, reference, optimizer, batch, inner_epochs=2, clip_range
 
 @mistake("grpo_step")
 def off_by_one(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Took for each token the logits that came after it.
+    """For each token the logits that come after it were taken.
 
-    Hint: a model's output at a position is about the next token. response_logits does the shift for you.
+    Hint: What a model puts out at a position is about the next token. Which of the given functions does the shift for you?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     start = batch["prompt_length"]
@@ -1415,9 +1415,9 @@ def off_by_one(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0
 
 @mistake("grpo_step")
 def policy_without_gradient(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Computed the new log-probabilities under no_grad.
+    """The new log-probabilities were computed under no_grad.
 
-    Hint: which of the three sets of log-probabilities must carry the graph?
+    Hint: Which of the three sets of log-probabilities must carry the graph?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1432,9 +1432,9 @@ def policy_without_gradient(policy, reference, optimizer, batch, inner_epochs=2,
 
 @mistake("grpo_step")
 def norm_not_clipped(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Did not clip the norm of the gradient.
+    """The norm of the gradient was not clipped.
 
-    Hint: one step of the recipe stands between backward and the optimizer's step.
+    Hint: One step of the recipe stands between backward and the optimizer's step. Which?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1449,9 +1449,9 @@ def norm_not_clipped(policy, reference, optimizer, batch, inner_epochs=2, clip_r
 
 @mistake("grpo_step")
 def clipped_before_backward(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Clipped the norm before the gradient was there.
+    """The norm was clipped before the gradient was there.
 
-    Hint: what is in .grad at that moment?
+    Hint: What is in .grad at that moment?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1467,9 +1467,9 @@ def clipped_before_backward(policy, reference, optimizer, batch, inner_epochs=2,
 
 @mistake("grpo_step")
 def values_clipped(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Clipped each entry of the gradient, not its norm.
+    """Each entry of the gradient was clipped, not the norm.
 
-    Hint: clipping entries changes the direction; clipping the norm does not.
+    Hint: Which of the two keeps the direction of the gradient?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1485,9 +1485,9 @@ def values_clipped(policy, reference, optimizer, batch, inner_epochs=2, clip_ran
 
 @mistake("grpo_step")
 def each_norm_clipped(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Clipped the norm of each parameter by itself.
+    """The norm of each parameter's gradient was clipped by itself.
 
-    Hint: it is the norm of all gradients together that is cut to 1.
+    Hint: Of which vector is the norm to be 1 at most: of each parameter's gradient, or of all of them together?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1504,9 +1504,9 @@ def each_norm_clipped(policy, reference, optimizer, batch, inner_epochs=2, clip_
 
 @mistake("grpo_step")
 def first_metrics(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Gave the metrics of the first inner epoch.
+    """The metrics of the first inner epoch came back.
 
-    Hint: in the first inner epoch the ratio is 1 and nothing is clipped. Of which one are the metrics asked for?
+    Hint: In the first inner epoch the ratio is 1 and nothing is clipped. Of which one are the metrics asked for?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1518,9 +1518,9 @@ def first_metrics(policy, reference, optimizer, batch, inner_epochs=2, clip_rang
 
 @mistake("grpo_step")
 def metrics_after_the_end(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Measured the metrics once more after the last update.
+    """The metrics were measured once more after the last update.
 
-    Hint: the exercise asks for what grpo_objective gave in the last inner epoch, which costs no extra pass.
+    Hint: Where in the last inner epoch did grpo_objective give its metrics: before that update or after it?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1532,18 +1532,18 @@ def metrics_after_the_end(policy, reference, optimizer, batch, inner_epochs=2, c
 
 @mistake("grpo_step")
 def loss_returned(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Gave the loss instead of the metrics.
+    """The loss came back instead of the metrics.
 
-    Hint: grpo_objective gives two things; which one is to be watched?
+    Hint: Two things come from grpo_objective. Which one is to be watched?
     """
     return {"loss": usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta)["policy_loss"]}
 
 
 @mistake("grpo_step")
 def token_mean(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Averaged over all tokens instead of within each answer first.
+    """The mean was taken over all tokens at once instead of within each answer first.
 
-    Hint: which aggregation is the default of grpo_objective?
+    Hint: Which aggregation is the default of grpo_objective?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1560,9 +1560,9 @@ def token_mean(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0
 
 @mistake("grpo_step")
 def step_per_microbatch(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Took a step after each micro-batch.
+    """A step was taken after each micro-batch.
 
-    Hint: one inner epoch is one update with the gradient of the whole batch.
+    Hint: How many updates does one inner epoch make, and with the gradient of what?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1580,9 +1580,9 @@ def step_per_microbatch(policy, reference, optimizer, batch, inner_epochs=2, cli
 
 @mistake("grpo_step")
 def microbatch_mean(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Averaged the means of micro-batches of unequal size.
+    """The means of micro-batches of unequal size were averaged.
 
-    Hint: 4, 4 and 2 answers: does a mean of three means weigh every answer alike?
+    Hint: Ten answers in parts of 4, 4 and 2: does a mean of three means weigh every answer alike?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1603,9 +1603,9 @@ def microbatch_mean(policy, reference, optimizer, batch, inner_epochs=2, clip_ra
 
 @mistake("grpo_step")
 def microbatch_sum(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Added up the means of micro-batches.
+    """The means of micro-batches were added up.
 
-    Hint: with five micro-batches the gradient is five times too large. By what must each part be weighed?
+    Hint: With five micro-batches the gradient is five times too large. By what must each part be weighed?
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     with torch.no_grad():
@@ -1625,9 +1625,9 @@ def microbatch_sum(policy, reference, optimizer, batch, inner_epochs=2, clip_ran
 
 @mistake("grpo_step")
 def advantages_per_microbatch(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Computed the advantages within micro-batches, which tear the groups apart.
+    """The advantages were computed within micro-batches, which tear the groups apart.
 
-    Hint: an answer whose siblings are in another micro-batch has nobody to be compared with. When are advantages computed?
+    Hint: An answer whose siblings are in another micro-batch has nobody to be compared with. When are advantages computed?
     """
     parts = torch.arange(len(batch["rewards"])).split(4)
     a = torch.cat([group_advantages(batch["rewards"][rows], batch["group_ids"][rows]) for rows in parts])
@@ -1636,9 +1636,9 @@ def advantages_per_microbatch(policy, reference, optimizer, batch, inner_epochs=
 
 @mistake("grpo_step")
 def own_optimizer(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Made an optimizer of its own and ignored the one that came in.
+    """A new optimizer was made, and the one that came in was ignored.
 
-    Hint: the learning rate and the memory of earlier steps live in the optimizer that is handed over.
+    Hint: Where do the learning rate and the memory of earlier steps live?
     """
     mine = torch.optim.AdamW(policy.parameters(), lr=1e-3)
     return usual_step(policy, reference, mine, batch, inner_epochs, clip_range, beta)
@@ -1646,18 +1646,18 @@ def own_optimizer(policy, reference, optimizer, batch, inner_epochs=2, clip_rang
 
 @mistake("grpo_step")
 def copy_trained(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Trained a copy of the policy.
+    """A copy of the policy was trained.
 
-    Hint: whose parameters does the optimizer hold?
+    Hint: Whose parameters does the optimizer hold?
     """
     return usual_step(copy.deepcopy(policy), reference, optimizer, batch, inner_epochs, clip_range, beta)
 
 
 @mistake("grpo_step")
 def noise_on_advantages(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Added noise to the advantages because the first loss is 0.
+    """Noise was added to the advantages because the first loss is 0.
 
-    Hint: a loss of 0 is right in the first inner epoch, and its gradient is not 0. Notebook 2 shows it.
+    Hint: In the first inner epoch the loss is 0. Is its gradient 0 as well? Notebook 2 shows it.
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     noise = 0.1 * torch.randn(len(advantages), generator=torch.Generator().manual_seed(0))
@@ -1666,9 +1666,9 @@ def noise_on_advantages(policy, reference, optimizer, batch, inner_epochs=2, cli
 
 @mistake("grpo_step")
 def other_temperature(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """Computed the log-probabilities at another temperature than that of sampling.
+    """The log-probabilities were computed at another temperature than that of sampling.
 
-    Hint: the answers were sampled at a temperature of 1. The ratio must speak of the same distribution.
+    Hint: At which temperature were the answers sampled? The ratio must speak of the same distribution.
     """
     advantages = group_advantages(batch["rewards"], batch["group_ids"])
     start = batch["prompt_length"]

@@ -93,6 +93,21 @@ def test_a_command_killed_at_any_moment_goes_on_where_it_was(directory, undistur
     assert not list(directory.rglob("*.draft")) or lines == 1
 
 
+@pytest.mark.parametrize("lines", [1, 3])
+def test_ctrl_c_is_one_sentence_and_the_next_run_goes_on(directory, undisturbed, lines, monkeypatch):
+    command = [sys.executable, "-m", "grader", "grade", directory, "--jobs", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as stopped:
+        for _ in range(lines):
+            stopped.stdout.readline()
+        stopped.send_signal(signal.SIGINT)
+        assert stopped.wait(60) == 130
+        assert stopped.stderr.read() == "grader: stopped; run the same command again\n"
+    judge_here(monkeypatch)
+    summary = grade(directory, say=lambda line: None)
+    assert summary.graded + summary.unchanged == CLASS and summary.unchanged >= lines - 2
+    assert grades(directory) == grades(undisturbed)
+
+
 def test_the_judges_of_a_killed_command_end_too(directory):
     with killed(directory) as command:
         while "[1/" not in command.stdout.readline():

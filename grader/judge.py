@@ -29,7 +29,7 @@ from grader.jail import JailError, command, environment, layers
 from grader.submission import Submission
 from grader.wire import LIMIT, Channel, Closed, Late, Malformed, pack, unpack
 
-LEARNERS = ("solution", "scenario")  # cells whose functions are called in the learner's process
+CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
 TEXT = 400  # characters of a learner's error in a message
 DATA = "tensors, numbers, strings, None, and lists, tuples and dicts of those"
@@ -137,7 +137,7 @@ def _names(notebook: Notebook, hand_in: _HandIn) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in notebook.of_kind("given", "bring"):
         execute(cell.source, names, f"<{notebook.name}:{cell.name}>")
-    for cell in notebook.of_kind(*LEARNERS):
+    for cell in notebook.of_kind(*CALLED):
         own = dict(names)
         execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # only for the names of its parameters
         names[cell.name] = hand_in.proxy(cell.name, inspect.signature(own[cell.name]))

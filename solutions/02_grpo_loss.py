@@ -108,7 +108,8 @@ draw_surrogate()
 # | $A < 0$ | **flat**: already pushed down enough | alive | alive: a bad answer became likelier, stop it |
 #
 # So "a ratio of 2 is clipped to 1.2" is half the truth. For $A = 1$, $\rho = 1.5$ the surrogate is 1.2; for
-# $A = -1$, $\rho = 1.5$ it is $-1.5$, the whole of it. The minimum only ever takes credit away, never blame.
+# $A = -1$, $\rho = 1.5$ it is $-1.5$, the whole of it, and for $\rho = 6$ it is $-6$. The minimum only ever takes
+# credit away, never blame.
 #
 # Now move it. Put the ratio at 0.5: which of the two dots has slope 0? Then pull the two ends of the band apart.
 
@@ -198,7 +199,7 @@ print("whole batch:", [round(a, 3) for a in by_batch.tolist()])
 # ## A batch that separates right from wrong
 #
 # Many wrong losses agree with the right one on a tidy batch: two groups of two, side by side, ratios near 1.
-# So ours is untidy on purpose. Three prompts with the labels 7, -3 and 42, mixed; one prompt with a single
+# So ours is untidy on purpose. Three prompts with the labels 7, -1 and 42, mixed; one prompt with a single
 # answer; every clip region visited. It comes from a function, so that every check gets a fresh copy.
 
 # %% given separating_batch
@@ -210,7 +211,7 @@ def separating_batch():
         "log_probs_new": old + ratio.log(),
         "log_probs_old": old,
         "rewards": torch.tensor([1.0, 0.0, 0.0, 2.0, 3.0, -1.0, 0.5, 4.0]),
-        "group_ids": torch.tensor([7, -3, 7, -3, 7, 7, -3, 42]),
+        "group_ids": torch.tensor([7, -1, 7, -1, 7, 7, -1, 42]),
     }
 
 # %% given words_for_checks
@@ -282,6 +283,8 @@ def close(a, b, tolerance):
 # - A group whose rewards are all equal, or that has one answer, teaches nothing: its advantages are 0 (up to
 #   1e-5). Mind float32: six rewards of 0.9 do not average to 0.9. Where a division by a tiny std could
 #   follow, count in float64.
+# - But small is not equal, at any level: rewards of 0 and .0001 have the advantages -1 and 1, and so have 1000
+#   and 1000.25. Nor is there a largest advantage: one success among 37 answers is worth 6.
 # - Whole-number rewards are welcome and give float advantages. Nothing that comes in is written to.
 # - Log-probs may be as low as -400: think of the first cell of this notebook.
 #
@@ -390,19 +393,20 @@ assert close(mine, right, 0.05), "an advantage of an extreme group is off"
 
 # %% check zero_mean_in_every_group points=3
 # Zero mean in every group: what one answer gains, its siblings lose.
-ids = torch.tensor([5, -9, 5, 10**12, -9, 5, 10**12, 5, 3, -9])
-rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1])  # whole numbers; a tie among the huge id; id 3 is alone
+far, alone = 10**15, 2**60 + 3  # a tie in group far; one success among 37 in group far + 1
+ids = torch.tensor([3, -1, 3, far, -1, 3, far, 3, alone, -1] + [far + 1] * 37)
+rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1] + [0] * 36 + [1])  # whole numbers
 _, got = loss_and_advantages(
-    compute_grpo_loss(torch.full((10,), -2.0), torch.full((10,), -2.1), rewards.clone(), ids.clone()), 10
+    compute_grpo_loss(torch.full((47,), -2.0), torch.full((47,), -2.1), rewards.clone(), ids.clone()), 47
 )
-for g, varied in ((5, True), (-9, True), (10**12, False), (3, False)):
+for g, varied in ((3, True), (-1, True), (far, False), (alone, False), (far + 1, True)):
     mine = got[ids == g].double()
     assert abs(mine.mean().item()) < 1e-5, (
-        f"group {g}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared with its own "
-        "group, and is anything left when all its rewards are equal?"
+        f"group {g}, of size {len(mine)}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared "
+        "with its own group? Is anything left where all rewards are equal, or lost where one answer stands out?"
     )
     assert varied == (mine.abs().sum().item() > 0.5), (
-        f"group {g} has rewards {rewards[ids == g].tolist()} and got the advantages {describe(mine)}. A group "
+        f"group {g} has rewards {rewards[ids == g].tolist()} and got the advantages {rounded(mine)}. A group "
         "teaches something exactly when its rewards differ."
     )
 ### BEGIN HIDDEN TESTS
@@ -435,24 +439,21 @@ for trial in range(12):
 ### END HIDDEN TESTS
 
 # %% check equal_rewards_teach_nothing points=1
-# Equal rewards teach nothing: six times 0.9 in float32 gives six times 0.
-ids = torch.tensor([1, 1, 2, 1, 1, 2, 1, 1])
+# Equal rewards teach nothing (six times 0.9 in float32 gives six times 0); those that hardly differ still do.
+ids = torch.tensor([1, 2, 1, 1, 3, 1, 2, 1, 3, 1])
+rewards = torch.tensor([0.9, 0.0, 0.9, 0.9, 1000.0, 0.9, 2**-14, 0.9, 1000.25, 0.9])
 _, got = loss_and_advantages(
-    compute_grpo_loss(
-        torch.full((8,), -2.0),
-        torch.full((8,), -2.0),
-        torch.tensor([0.9, 0.9, 0.0, 0.9, 0.9, 1.0, 0.9, 0.9]),
-        ids.clone(),
-    ),
-    8,
+    compute_grpo_loss(torch.full((10,), -2.0), torch.full((10,), -2.0), rewards.clone(), ids.clone()), 10
 )
 assert close(got[ids == 1], torch.zeros(6), 1e-5), (
-    f"six equal rewards gave {describe(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean in "
-    "float32, and what does the division make of it?"
+    f"six equal rewards gave the advantages {rounded(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean "
+    "in float32, and what does the division make of it?"
 )
-assert close(got[ids == 2], torch.tensor([-1.0, 1.0]), 1e-3), (
-    f"the other group's rewards, 0 and 1, gave {describe(got[ids == 2])}, not -1 and 1"
-)
+for g, words in ((2, "0 and 2^-14 (.00006)"), (3, "1000 and 1000.25")):
+    assert close(got[ids == g], torch.tensor([-1.0, 1.0]), 0.05), (
+        f"the rewards {words} of group {g} gave the advantages {rounded(got[ids == g])}, not -1 and 1. What becomes "
+        "in your code of a spread that is small, or small against the level?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 2)
 for n in (3, 6, 7, 11, 23, 40):
@@ -479,17 +480,19 @@ batch = {
     "group_ids": torch.tensor([8, 8, 8, 8]),
 }
 before = {name: x.clone() for name, x in batch.items()}
-_, got = loss_and_advantages(compute_grpo_loss(**batch), 4)
+_, advantages = loss_and_advantages(compute_grpo_loss(**batch), 4)
+changed = {name: not torch.equal(x, before[name]) for name, x in batch.items()}
+got = advantages, changed
 for name, x in batch.items():
-    assert torch.equal(x, before[name]), (
+    assert not changed[name], (
         f"{name} was {rounded(before[name])} and is {rounded(x)} after the call. Somebody else may still need "
         "it: work on a new tensor."
     )
-assert got.is_floating_point(), (
-    f"advantages are floats, not {got.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
+assert advantages.is_floating_point(), (
+    f"advantages are floats, not {advantages.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
 )
-assert close(got, torch.tensor([0.5774, 0.5774, 0.5774, -1.7321]), 1e-3), (
-    f"for rewards 2, 2, 2, 1 (int64) the advantages are .577 three times and -1.732, not {describe(got)}"
+assert close(advantages, torch.tensor([0.5774, 0.5774, 0.5774, -1.7321]), 1e-3), (
+    f"for rewards 2, 2, 2, 1 (int64) the advantages are .577 three times and -1.732, not {rounded(advantages)}"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
@@ -510,20 +513,20 @@ for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
 
 # %% check ratio_positivity points=3
 # The ratio is positive and equals exp(new - old), as the gradient of your own loss shows it.
-old = torch.tensor([-110.0, -64.0, -3.0, -400.0])
-new = (old + torch.tensor([1.1, 0.9, 0.5, 1.7]).log()).requires_grad_()
+old = torch.tensor([-110.0, -64.0, -3.0, -400.0, -20.0, -7.0])
+new = (old + torch.tensor([1.1, 0.9, 0.5, 1.7, 0.85, 6.0]).log()).requires_grad_()
 expected = torch.tensor([math.exp(a - b) for a, b in zip(new.tolist(), old.tolist())])
-advantages = torch.tensor([1.0, -1.0, 1.0, -1.0])  # what the rewards below come to; nothing here is in a flat region
-loss, _ = loss_and_advantages(
-    compute_grpo_loss(new, old.clone(), torch.tensor([1.0, 0.0, 5.0, 2.0]), torch.tensor([0, 0, 1, 1])), 4
-)
+advantages = torch.tensor([1.0, -1.0] * 3)  # what the rewards below come to; nothing here is in a flat region
+rewards, ids = torch.tensor([1.0, 0.0, 5.0, 2.0, 3.0, -1.0]), torch.tensor([0, 0, 1, 1, 2, 2])
+loss, _ = loss_and_advantages(compute_grpo_loss(new, old.clone(), rewards, ids), 6)
 got = (
-    gradient(loss, new) * -4 / advantages + 0.0
+    gradient(loss, new) * -6 / advantages + 0.0
 )  # undo sign, mean and advantage: what is left is the ratio your loss has used
-for i in range(4):
+for i in range(6):
     assert got[i] > 0, (
         f"answer {i}: your gradient corresponds to a ratio of {got[i]:.4f}. A ratio of two probabilities is "
-        "positive: no sign, no zero, no NaN. Which line could give this?"
+        "positive: no sign, no zero, no NaN. Which line could give this? (A gradient of exactly 0 also comes from a "
+        "clip that acts where it should not.)"
     )
     assert close(got[i], expected[i], 1e-3 * expected[i]), (
         f"answer {i} is {expected[i]:.4f} times as likely as when it was sampled; your gradient corresponds to "
@@ -623,13 +626,16 @@ for _ in range(10):
 
 # %% check clip_range_is_obeyed points=1
 # The band is as wide as the caller asks.
-expected = torch.tensor([0.0924, -0.0642])
-narrow, _ = loss_and_advantages(compute_grpo_loss(**separating_batch(), clip_range=0.02), 8)
-wide, _ = loss_and_advantages(compute_grpo_loss(**separating_batch(), clip_range=0.45), 8)
+expected = torch.tensor([0.45, 0.2])  # of the surrogates 1.1, -.9, -2.5, .5 and 1.6, -.4, -2.5, .5
+old = torch.tensor([-1.0, -2.0, -0.5, -1.5])
+new = old + torch.tensor([2.0, 0.25, 2.5, 0.5]).log()
+batch = new, old, torch.tensor([3.0, 1.0, 0.5, 2.5]), torch.tensor([4, 4, 2, 2])
+narrow, _ = loss_and_advantages(compute_grpo_loss(*(x.clone() for x in batch), clip_range=0.1), 4)
+wide, _ = loss_and_advantages(compute_grpo_loss(*(x.clone() for x in batch), clip_range=0.6), 4)
 got = torch.stack([narrow.detach(), wide.detach()])
 assert close(got, expected, 2e-4), (
-    f"with clip_range 0.02 and 0.45 the separating batch has the losses 0.0924 and -0.0642; what came is "
-    f"{got[0]:.4f} and {got[1]:.4f}. Who decides how wide the band is?"
+    "A = 1, -1, -1, 1 at the ratios 2, .25, 2.5, .5: the losses are .45 with clip_range .1 and .2 with clip_range .6; "
+    f"what came is {got[0]:.4f} and {got[1]:.4f}. Who decides how wide the band is?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 7)
@@ -705,7 +711,7 @@ if few < 0.1:
 # Returns `[N]`: the gradient of the GRPO loss with respect to `log_probs_new`, at `log_probs_new ==
 # log_probs_old`. Work it out on paper, then write the formula; you need no autograd. One worked number: among
 # four answers, an advantage of 1 gives -0.25, so the optimiser, which walks against the gradient, makes that
-# answer likelier.
+# answer likelier. (`advantages` stay as they are.)
 #
 # <details><summary>A hint</summary>
 #
@@ -724,10 +730,17 @@ def first_step_gradient(advantages):
 # At the first step every answer is pushed in proportion to its advantage.
 advantages = torch.tensor([0.5774, 0.5774, -1.7321, 0.5774])
 expected = torch.tensor([-0.14434, -0.14434, 0.43301, -0.14434])
-got = tensor_of_shape(first_step_gradient(advantages.clone()), (4,), "the gradient has one entry per answer")
-assert close(got, expected, 2e-4), (
+given = advantages.clone()
+result = tensor_of_shape(first_step_gradient(given), (4,), "the gradient has one entry per answer")
+changed = not torch.equal(given, advantages)
+got = result, changed
+assert close(result, expected, 2e-4), (
     f"for the advantages {rounded(advantages)} the gradient is {rounded(expected)}, not "
-    f"{describe(got)}. Differentiate one term of the mean: what is left of the ratio, and of the minus?"
+    f"{rounded(result)}. Differentiate one term of the mean: what is left of the ratio, and of the minus?"
+)
+assert not changed, (
+    f"the advantages that came in were {rounded(advantages)} and are {rounded(given)} after the call. Somebody else "
+    "may still need them: work on a new tensor."
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 8)
@@ -748,9 +761,9 @@ got = tensor_of_shape(
     first_step_gradient(torch.tensor([1.0, -2.0, 1.0, -2.0])), (4,), "the gradient has one entry per answer"
 )
 alone = tensor_of_shape(first_step_gradient(torch.tensor([1.0, -2.0])), (2,), "the gradient has one entry per answer")
-assert close(got, expected, 1e-5), f"for 1, -2, 1, -2 the gradient is {expected.tolist()}, not {describe(got)}"
+assert close(got, expected, 1e-5), f"for 1, -2, 1, -2 the gradient is {expected.tolist()}, not {rounded(got)}"
 assert close(alone, expected[:2] * 2, 1e-5), (
-    f"for 1, -2 alone it is {(expected[:2] * 2).tolist()}, not {describe(alone)}. How many terms does the mean "
+    f"for 1, -2 alone it is {(expected[:2] * 2).tolist()}, not {rounded(alone)}. How many terms does the mean "
     "have now?"
 )
 ### BEGIN HIDDEN TESTS
@@ -924,7 +937,7 @@ for g in (1, 2, 3):
     mine = sorted(got[ids == g].tolist())
     assert close(mine, sorted(expected[ids == g].tolist()), 1e-4), (
         f"prompt {g}: its rewards are {rewards[ids == g].tolist()}, its advantages came out as "
-        f"{describe(got[ids == g])}. Whom are its answers compared with?"
+        f"{rounded(got[ids == g])}. Whom are its answers compared with?"
     )
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev
@@ -1050,7 +1063,7 @@ expected = torch.tensor([[0.9048, 0.9048, 0.0, 0.0], [1.2214, 0.0, 0.0, 0.0]])
 ratio = tensor_of_shape(response_ratio(new, old.clone(), mask.clone()), (2,), "one ratio per answer")
 got = gradient(ratio, new), ratio.detach()  # in a row, the ratio at each of the answer's tokens, and 0 in the padding
 assert close(ratio, expected[:, 0], 1e-4), (
-    f"with garbage in the padding the ratios are .9048 and 1.2214, not {describe(ratio)}"
+    f"with garbage in the padding the ratios are .9048 and 1.2214, not {rounded(ratio)}"
 )
 assert close(got[0], expected, 1e-4), (
     f"the gradient with respect to new should be {rounded(expected)} and is {rounded(got[0])}. What does garbage "
@@ -1117,7 +1130,7 @@ expected = torch.tensor([[-1.0, -2.0, -3.0], [1.0, 1.0, 1.0], [-1.0, -0.2, -0.4]
 got = tensor_of_shape(weighted_log_probs(advantages.clone(), log_probs.clone()), (3, 3), "one product per token")
 for i in range(3):
     assert close(got[i], expected[i], 1e-5), (
-        f"answer {i}, advantage {advantages[i]}: the row is {describe(got[i])}, not {expected[i].tolist()}. "
+        f"answer {i}, advantage {advantages[i]}: the row is {rounded(got[i])}, not {rounded(expected[i])}. "
         "Along which axis is the advantage constant?"
     )
 ### BEGIN HIDDEN TESTS
@@ -1138,10 +1151,11 @@ log_probs.requires_grad_()
 result = weighted_log_probs(advantages.clone(), log_probs)
 got = gradient(tensor_of_shape(result, (2, 4), "one product per token"), log_probs)
 assert close(got, expected, 1e-5), (
-    f"the gradient of the sum with respect to the log-probs is each answer's advantage, not {describe(got)}"
+    f"the gradient of the sum with respect to the log-probs is each answer's advantage, {rounded(expected)}, "
+    f"not {rounded(got)}"
 )
 assert close(result, expected * log_probs, 1e-5), (
-    f"the products are {(expected * log_probs).tolist()}, not {describe(result)}"
+    f"the products are {rounded(expected * log_probs)}, not {rounded(result)}"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 15)
@@ -1281,6 +1295,7 @@ except ImportError:
 #   are three ratios, not 1.485.
 # - Padding may hold anything, even NaN or infinity; it touches neither the value nor the gradient. (A ratio that is
 #   masked after `exp` has already met the infinity.)
+# - The tokens of an answer whose advantage is 0 are tokens like all others: they count in every mean.
 # - An answer without tokens contributes 0 and counts in $N$. At least one answer of a batch has tokens.
 # - $T$ in "constant" is `mask.shape[1]`, the width of the batch, even where no answer is that long.
 #
@@ -1311,14 +1326,14 @@ def grpo_token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range=0
     ### END SOLUTION
 
 # %% given ragged_batch
-def ragged_batch():
-    """Two answers of 2 and 8 tokens in a batch of width 9, new equal to old, A = 1 and -1: for grpo_token_loss."""
-    log_probs = -torch.arange(1.0, 19.0).view(2, 9) / 10
+def ragged_batch(lengths=(2, 8), advantages=(1.0, -1.0)):
+    """Answers of these lengths in a batch of width 9, new equal to old, as keyword arguments of grpo_token_loss."""
+    log_probs = -torch.arange(1.0, 9 * len(lengths) + 1).view(-1, 9) / 10
     return {
         "log_probs_new": log_probs,
         "log_probs_old": log_probs.clone(),
-        "advantages": torch.tensor([1.0, -1.0]),
-        "mask": torch.arange(9) < torch.tensor([[2], [8]]),
+        "advantages": torch.tensor(advantages),
+        "mask": torch.arange(9) < torch.tensor(lengths)[:, None],
     }
 
 # %% check token_surrogates points=1
@@ -1359,10 +1374,10 @@ for trial in range(12):
 
 # %% check token_gradient points=2
 # The gradient of each token is right in all four clip regions.
-ratio = torch.tensor([[0.5, 0.9, 1.5], [0.5, 1.1, 1.5], [1.7, 0.7, 1.1]])
+ratio = torch.tensor([[0.5, 0.9, 1.5], [0.5, 1.1, 6.0], [4.0, 0.7, 1.1]])
 old = torch.tensor([[-1.0, -0.4, -2.0], [-0.3, -120.0, -0.8], [-0.6, -0.2, -1.4]])  # one very unlikely token
 new = (old + ratio.log()).requires_grad_()
-expected = torch.tensor([[-0.5, -0.9, 0.0], [0.0, 1.1, 1.5], [0.0, -1.4, -2.2]]) / 9
+expected = torch.tensor([[-0.5, -0.9, 0.0], [0.0, 1.1, 6.0], [0.0, -1.4, -2.2]]) / 9
 loss = grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0, 2.0]), torch.ones(3, 3, dtype=torch.bool))
 got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)
 for i, a in enumerate((1, -1, 2)):
@@ -1393,14 +1408,14 @@ for trial in range(12):
 # Under "sequence" every answer has the same voice.
 batch = ragged_batch()
 new = batch["log_probs_new"].requires_grad_()
-expected = torch.tensor([0.25, 0.0625])
+expected = torch.tensor([[0.25, 0.0], [0.0625, 0.0]])
 loss = grpo_token_loss(**batch, aggregate="sequence")
-got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor(
-    [-1.0, 1.0]
-)  # weight of the first token of each
+weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new) * torch.tensor([[-1.0], [1.0]])
+got = weights[:, [0, 8]] + 0.0  # of each answer's first token, and of a place in its padding
 assert close(got, expected, 1e-5), (
-    f"answers of 2 and 8 tokens: their tokens weigh .25 and .0625 under 'sequence', not {describe(got)}. In "
-    "which order are the two means taken, and over what?"
+    "answers of 2 and 8 tokens: a token of each weighs .25 and .0625 under 'sequence', padding nothing; with yours "
+    f"it is {rounded(got[:, 0])}, and {rounded(got[:, 1])} for padding. In which order are the two means taken, and "
+    "over what?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 18)
@@ -1420,16 +1435,16 @@ for _ in range(8):
 
 # %% check token_weights points=1
 # Under "token" every token of the batch has the same voice.
-batch = ragged_batch()
+batch = ragged_batch(lengths=(2, 8, 5), advantages=(1.0, -1.0, 0.0))
 new = batch["log_probs_new"].requires_grad_()
-expected = torch.tensor([0.1, 0.1])
+expected = torch.tensor([[1 / 15, 0.0], [1 / 15, 0.0]])
 loss = grpo_token_loss(**batch, aggregate="token")
-got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor(
-    [-1.0, 1.0]
-)  # weight of the first token of each
+weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:2] * torch.tensor([[-1.0], [1.0]])
+got = weights[:, [0, 8]] + 0.0  # of the first token, and of a place in the padding, where A is not 0
 assert close(got, expected, 1e-5), (
-    f"answers of 2 and 8 tokens: every token weighs .1 under 'token', not {describe(got)}. How many tokens are "
-    "there in all?"
+    "answers of 2, 8 and 5 tokens, A = 1, -1 and 0: every token weighs 1/15 = .0667 under 'token', padding nothing; "
+    f"with yours it is {rounded(got[:, 0])} in the first two, and {rounded(got[:, 1])} for padding. How many tokens "
+    "are there in all?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 19)
@@ -1454,14 +1469,13 @@ for _ in range(8):
 # Under "constant" the divisor depends on the shape of the batch alone.
 batch = ragged_batch()
 new = batch["log_probs_new"].requires_grad_()
-expected = torch.tensor([0.05556, 0.05556])  # two answers, width 9
+expected = torch.tensor([[1 / 18, 0.0], [1 / 18, 0.0]])  # two answers, width 9
 loss = grpo_token_loss(**batch, aggregate="constant")
-got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:, 0] * torch.tensor(
-    [-1.0, 1.0]
-)  # weight of the first token of each
+weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new) * torch.tensor([[-1.0], [1.0]])
+got = weights[:, [0, 8]] + 0.0  # of each answer's first token, and of a place in its padding
 assert close(got, expected, 1e-5), (
-    f"two answers in a batch of width 9: every token weighs 1/18 = .0556 under 'constant', not {describe(got)}. "
-    "Does the divisor depend on the lengths?"
+    "two answers in a batch of width 9: every token weighs 1/18 = .0556 under 'constant', padding nothing; with yours "
+    f"it is {rounded(got[:, 0])}, and {rounded(got[:, 1])} for padding. Does the divisor depend on the lengths?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)
@@ -1484,17 +1498,17 @@ for _ in range(8):
 mask = torch.tensor([[True, True, False, False], [True, True, True, False]])
 old = torch.tensor([[-1.0, -1.0, float("nan"), -9.0], [-2.0, -0.5, -1.0, float("-inf")]])
 new = (
-    (old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 0.95, 1.0]]).log())
+    (old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.5, 0.9, 0.95, 1.0]]).log())
     .masked_fill(~mask, float("inf"))
     .requires_grad_()
 )
-expected = torch.tensor([[-0.275, -0.225, 0.0, 0.0], [0.18333, 0.15, 0.15833, 0.0]])
+expected = torch.tensor([[-0.275, -0.225, 0.0, 0.0], [0.25, 0.15, 0.15833, 0.0]])
 loss = tensor_of_shape(
     grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0]), mask.clone()), (), "the loss is one number"
 )
 got = gradient(loss, new), loss.detach()
-assert abs(loss.item() - -0.00833) < 1e-4, (
-    f"with garbage in the padding the loss is -.0083, not {loss.item():.4f}. What does garbage times zero give?"
+assert abs(loss.item() - 0.05833) < 1e-4, (
+    f"with garbage in the padding the loss is .0583, not {loss.item():.4f}. What does garbage times zero give?"
 )
 assert close(got[0], expected, 1e-4), (
     f"with garbage in the padding the gradient is {rounded(expected)}, not {rounded(got[0])}. The backward pass "

@@ -221,13 +221,19 @@ def kl_estimates(log_probs, ref_log_probs):
 # %% check three_numbers_per_sample points=2
 # Each of the three estimates follows its formula.
 log_probs, ref_log_probs = torch.tensor([-0.5, -2.0, -1.0, -3.0]), torch.tensor([-1.5, -1.0, -1.0, -2.5])
-got = three_tensors(kl_estimates(log_probs.clone(), ref_log_probs.clone()), (4,))
+given, given_ref = log_probs.clone(), ref_log_probs.clone()
+got = kl_estimates(given, given_ref)
+got = three_tensors(got, (4,))
 assert close(got[0], [1.0, -1.0, 0.0, -0.5]), (
     f"k1 is {numbers(got[0])}; expected 1, -1, 0, -0.5. It is positive where the policy likes the token more than the reference."
 )
 assert close(got[1], [0.5, 0.5, 0.0, 0.125]), f"k2 is {numbers(got[1])}; expected 0.5, 0.5, 0, 0.125. Is it half of a square?"
 assert close(got[2], [0.3679, 0.7183, 0.0, 0.1487], 1e-4), (
     f"k3 is {numbers(got[2])}; expected 0.3679, 0.7183, 0, 0.1487. Which of the two models stands on top in its ratio?"
+)
+got = (given, given_ref)  # as they are afterwards
+assert torch.equal(given, log_probs) and torch.equal(given_ref, ref_log_probs), (
+    f"the log-probs that came in were changed, to {numbers(given)} and {numbers(given_ref)}. Somebody still needs them: which line writes into them?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
@@ -261,11 +267,11 @@ for _ in range(10):
 # %% check each_can_be_a_loss points=2
 # Each estimate carries the right gradient to the policy's log-probs.
 log_probs, ref_log_probs = torch.tensor([-0.5, -2.0, -1.0, -3.0], requires_grad=True), torch.tensor([-1.5, -1.0, -1.2, -2.5])
-got = []
-for name, k in zip(("k1", "k2", "k3"), three_tensors(kl_estimates(log_probs.clone(), ref_log_probs.clone()), (4,))):
+got = kl_estimates(log_probs.clone(), ref_log_probs.clone())
+three_tensors(got, (4,))
+for name, k in zip(("k1", "k2", "k3"), got):
     assert k.requires_grad, f"{name} carries no gradient to log_probs: was something detached, or made into plain numbers?"
-    got.append(torch.autograd.grad(k.sum(), log_probs, retain_graph=True)[0])
-got = torch.stack(got)
+got = torch.stack([torch.autograd.grad(k.sum(), log_probs, retain_graph=True)[0] for k in got])
 assert close(got[0], [1.0, 1.0, 1.0, 1.0]), f"the gradient of k1 is {numbers(got[0])}; k1 grows by 1 when the log-prob does"
 assert close(got[1], [1.0, -1.0, 0.2, -0.5]), f"the gradient of k2 is {numbers(got[1])}; expected 1, -1, 0.2, -0.5"
 assert close(got[2], [0.6321, -1.7183, 0.1813, -0.6487], 1e-4), (
@@ -285,8 +291,8 @@ for _ in range(5):
 # %% check any_shape_full_precision points=1
 # Any shape goes in and comes out, and float64 stays exact.
 log_probs = torch.tensor([[-5000.123, -4000.456], [-3000.789, -10.1]], dtype=torch.float64)  # of whole, long answers
-ref_log_probs = log_probs + torch.tensor([[2.0, -1.0], [0.5, 0.0]], dtype=torch.float64)
-expected = torch.tensor([[math.e**2 - 3, 1 / math.e], [math.e**0.5 - 1.5, 0.0]], dtype=torch.float64)
+d = torch.tensor([[2.0123, -1.0234], [0.5345, 0.0]], dtype=torch.float64)
+ref_log_probs, expected = log_probs + d, d.exp() - d - 1
 got = three_tensors(kl_estimates(log_probs.clone(), ref_log_probs.clone()), (2, 2))[2]
 assert close(got, expected, 1e-8), (
     f"k3 of these four float64 numbers is {numbers(got)}; expected {numbers(expected)}. "
@@ -565,6 +571,7 @@ print("mean by multiplication:", ((values * mask).sum() / mask.sum()).item())
 # and along `dim=1` the means 1.5 and 3.
 #
 # - NaN or infinity in the padding touches neither the value nor the gradient: the gradient there is exactly 0.
+# - Only the mask says what is real: a value of 0 counts like any other.
 # - A negative `dim` counts from the end, as everywhere in torch.
 # - Where there is nothing to average the mean is 0, with a gradient of 0 (not 0/0).
 # - The inputs are not changed.
@@ -590,12 +597,15 @@ def masked_mean(values, mask, dim=None):
 
 # %% check only_real_tokens_count points=1
 # The mean counts every real token once and no padding.
-values, mask = torch.tensor([[1.0, 2.0, 9.0], [3.0, 9.0, 9.0]]), torch.tensor([[True, True, False], [True, False, False]])
-given, given_mask = values.clone(), mask.clone()
-got = masked_mean(given, given_mask)
-assert isinstance(got, torch.Tensor) and got.shape == (), f"without dim, a tensor of no dimensions is expected (one number); what came is a {type(got).__name__}: {numbers(got)}"
-assert close(got, 2.0), f"the real values are 1, 2 and 3, so the mean is 2, not {numbers(got)}. What is in the sum, and what is it divided by?"
-assert torch.equal(given, values) and torch.equal(given_mask, mask), f"what came in was changed: values to {numbers(given)}, mask to {numbers(given_mask)}"
+values, mask = torch.tensor([[0.0, 2.0, 9.0], [4.0, 9.0, 9.0]]), torch.tensor([[1, 1, 0], [1, 0, 0]])
+masks = {"truth values": mask.bool(), "integers": mask, "floats": mask.float()}
+given, given_masks = values.clone(), [m.clone() for m in masks.values()]
+got = [masked_mean(given, m) for m in given_masks]
+for kind, mean in zip(masks, got):
+    assert isinstance(mean, torch.Tensor) and mean.shape == (), f"without dim, a tensor of no dimensions is expected (one number); what came is a {type(mean).__name__}: {numbers(mean)}"
+    assert close(mean, 2.0), f"the real values are 0, 2 and 4, so the mean is 2; with a mask of {kind} yours is {numbers(mean)}. What is in the sum, and what is it divided by?"
+got = [given, *given_masks]  # as they are afterwards
+assert all(torch.equal(x, y) for x, y in zip(got, [values, *masks.values()])), f"what came in was changed: values to {numbers(given)}, the masks to {', '.join(map(numbers, given_masks))}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 10)
 for kind in (torch.bool, torch.int64, torch.float32, torch.uint8):
@@ -610,9 +620,10 @@ for kind in (torch.bool, torch.int64, torch.float32, torch.uint8):
 # %% check along_a_dimension points=1
 # Along a dimension, each row or column has a mean of its own.
 values, mask = torch.tensor([[1.0, 2.0, 9.0], [3.0, 9.0, 5.0]]), torch.tensor([[1, 1, 0], [1, 0, 1]])
-got = (masked_mean(values.clone(), mask.clone(), dim=0), masked_mean(values.clone(), mask.clone(), dim=1))
+got = [masked_mean(values.clone(), mask.clone(), dim=dim) for dim in (0, 1, -2)]
 assert close(got[0], [2.0, 2.0, 5.0]), f"along dim=0 the means of the three columns are 2, 2 and 5, not {numbers(got[0])}"
 assert close(got[1], [1.5, 4.0]), f"along dim=1 the means of the two rows are 1.5 and 4, not {numbers(got[1])}"
+assert close(got[2], [2.0, 2.0, 5.0]), f"along dim=-2, the last but one, the means are 2, 2 and 5, not {numbers(got[2])}. Which dimension is that in a table of rows and columns?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 11)
 values, mask = torch.randn(3, 4, 5, generator=draw), torch.rand(3, 4, 5, generator=draw) < 0.5
@@ -651,9 +662,9 @@ for _ in range(4):
 # Real tokens share the gradient equally, and padding gets exactly none.
 values = torch.tensor([[1.0, 2.0, float("nan")], [3.0, 5.0, float("inf")]], requires_grad=True)
 mask = torch.tensor([[True, True, False], [True, True, False]])
-mean = masked_mean(values.clone(), mask.clone())
-assert isinstance(mean, torch.Tensor) and mean.requires_grad, "the mean carries no gradient to the values: was something detached?"
-mean.sum().backward()
+got = masked_mean(values.clone(), mask.clone())
+assert isinstance(got, torch.Tensor) and got.requires_grad, "the mean carries no gradient to the values: was something detached?"
+got.sum().backward()
 got = values.grad
 assert close(got, [[0.25, 0.25, 0.0], [0.25, 0.25, 0.0]]), (
     f"the gradient is {numbers(got)}; each of the four real tokens should get 1/4 and the padding exactly 0"
@@ -802,6 +813,8 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # - A token counts as clipped when clipping took its gradient away: $A > 0$ and $\rho > 1 + \epsilon$, or $A < 0$ and
 #   $\rho < 1 - \epsilon$.
 # - The log-prob of a token may be far below -100 (its probability is then 0 in float32, its ratio is not).
+# - Nothing is bounded but by the clip of the formula, however large a ratio or a $k_3$ becomes.
+# - The inputs are not changed.
 #
 # A worked example: one response of two tokens, $A = 1$, ratios 1.5 and 1, $d$ = 1 and 0, $\epsilon = 0.2$,
 # $\beta = 0.04$. The surrogates are 1.2 and 1, so `policy_loss` is -1.1; $k_3$ is 0.7183 and 0, so `kl` is 0.3591; the
@@ -820,7 +833,7 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # %% given small_batches
 def small_batch():
     """Four responses of up to four tokens, every ratio off the edge of the clip. Fresh tensors at each call."""
-    ratio = torch.tensor([[0.5, 1.5, 1.1, 0.9], [1.5, 0.6, 0.9, 1.3], [0.7, 1.1, 1.25, 1.0], [1.6, 0.5, 0.95, 1.1]])
+    ratio = torch.tensor([[0.5, 1.5, 1.1, 0.9], [1.5, 0.6, 0.9, 1.3], [0.7, 1.1, 1.25, 1.0], [6.0, 0.5, 0.95, 1.1]])
     d = torch.tensor([[1.0, -0.5, 0.2, 0.0], [-1.0, 0.4, 0.8, -0.3], [0.5, -0.8, 0.3, 0.6], [-0.2, 0.7, -0.6, 0.1]])
     old = torch.tensor([[-1.0, -2.0, -0.7, -1.3], [-0.5, -2.2, -1.1, -0.9], [-1.6, -0.8, -1.2, -2.0], [-0.6, -1.4, -1.0, -1.7]])
     new = old + ratio.log()
@@ -906,10 +919,18 @@ def grpo_objective(
 # %% check pessimistic_surrogate points=2
 # Without the KL, the loss is minus the mean of the pessimistic surrogate.
 batch = small_batch() | {"mask": torch.ones(4, 4)}
-got, _ = loss_and_metrics(grpo_objective(**batch, beta=0.0))
-assert close(got, 0.4812, 1e-4), (
-    f"with beta = 0 the loss is {numbers(got)}; expected 0.4812. Look at the four regions: "
-    "A above and below 0, ratio above and below the clip; then at the sign."
+for name in ("log_probs_new", "log_probs_old", "ref_log_probs"):
+    batch[name][2] -= 110  # a very unlikely response, with the same ratios
+given = {name: x.clone() for name, x in batch.items()}
+got = grpo_objective(**given, beta=0.0)
+got, _ = loss_and_metrics(got)
+assert close(got, 1.03125, 1e-4), (
+    f"with beta = 0 the loss is {numbers(got)}; expected 1.03125. Look at the four regions: A above and below 0, "
+    "ratio above and below the clip; then at the sign. (One ratio is 6, and the probabilities of one response are 0 in float32.)"
+)
+got = given  # as it is afterwards
+assert all(torch.equal(got[name], batch[name]) for name in batch), (
+    f"changed on the way: {', '.join(name for name in batch if not torch.equal(got[name], batch[name]))}. The next inner step needs what came in"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)
@@ -931,10 +952,11 @@ assert close(loss / 8, (math.exp(0.5) + 0.8 + math.exp(2)) / 3, 1e-5)  # a token
 # %% check dead_group_feels_the_kl points=2
 # With all advantages 0 the loss is beta times the mean of k3 to the reference.
 batch = small_batch() | {"mask": torch.ones(4, 4), "advantages": torch.zeros(4)}
+batch["ref_log_probs"][1, 0] += 4  # one token has drifted far: its d is 3
 got, _ = loss_and_metrics(grpo_objective(**batch, beta=0.5))
-assert close(got, 0.0915, 1e-4), (
-    f"with beta = 0.5 and advantages of 0 the loss is {numbers(got)}; expected 0.0915. "
-    "Which estimate, between which two models, and what is it divided by?"
+assert close(got, 0.5827, 1e-4), (
+    f"with beta = 0.5 and advantages of 0 the loss is {numbers(got)}; expected 0.5827. Which estimate, between which "
+    "two models, and what is it divided by? (One token is far from the reference, with a k3 of 16.09.)"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 21)
@@ -953,10 +975,10 @@ for beta in (0.04, 0.3, 2.0):
 # The gradient in every clip region, with the pull of the KL, is right.
 batch = small_batch() | {"mask": torch.ones(4, 4)}
 new = batch["log_probs_new"].clone().requires_grad_()
-loss, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
-assert loss.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
-loss.backward()
-got = (new.grad, loss.detach())
+got, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
+assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
+got.backward()
+got = (new.grad, got.detach())
 assert close(got[0][0, 1], 0.5 * (1 - math.exp(-0.5)) / 16, 1e-4), (
     f"A = 1 and ratio 1.5: clipped, so only the KL pulls, with +0.0123; the gradient there is {numbers(got[0][0, 1])}"
 )
@@ -966,8 +988,8 @@ assert close(got[0][1, 1], 0.5 * (1 - math.exp(0.4)) / 16, 1e-4), (
 assert close(got[0][0, 0], (-0.5 + 0.5 * (1 - math.e)) / 16, 1e-4), (
     f"A = 1 and ratio 0.5: both parts act, together -0.0849; the gradient there is {numbers(got[0][0, 0])}. Which way does each pull?"
 )
-assert close(got[0][3, 0], (3.2 + 0.5 * (1 - math.exp(-0.2))) / 16, 1e-4), (
-    f"A = -2 and ratio 1.6: both parts act, together 0.2057; the gradient there is {numbers(got[0][3, 0])}"
+assert close(got[0][3, 0], (12 + 0.5 * (1 - math.exp(-0.2))) / 16, 1e-4), (
+    f"A = -2 and ratio 6: both parts act, together 0.7557; the gradient there is {numbers(got[0][3, 0])}"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 22)
@@ -987,17 +1009,17 @@ for beta, clip in ((0.04, 0.2), (0.5, 0.15), (1.0, 0.25), (0.0, 0.2)):
 
 # %% check three_aggregations points=1
 # Each way to aggregate weighs short and long answers as it promises, the KL included.
-log_probs = torch.full((2, 8), -1.0)
+log_probs = torch.full((2, 10), -1.0)
 ref_log_probs = log_probs + torch.tensor([[0.5], [0.0]])  # only the short answer drifted
-mask = torch.arange(8) < torch.tensor([[2], [8]])
-expected = {"sequence": 0.0744, "token": 0.6297, "constant": 0.3936}
+mask = torch.arange(10) < torch.tensor([[2], [8]])
+expected = {"sequence": 0.0744, "token": 0.6297, "constant": 0.3149}
 got = {}
 for how in expected:
     arguments = [x.clone() for x in (log_probs, log_probs, ref_log_probs, torch.tensor([1.0, -1.0]), mask)]
     got[how], _ = loss_and_metrics(grpo_objective(*arguments, beta=1.0, aggregate=how))
 for how, value in expected.items():
     assert close(got[how], value, 1e-4), (
-        f'answers of 2 and 8 tokens, "{how}": the loss is {numbers(got[how])}; expected {value}. '
+        f'answers of 2 and 8 tokens, with padding up to 10, "{how}": the loss is {numbers(got[how])}; expected {value}. '
         "What is added up, what is it divided by, and does the KL go through the same?"
     )
 ### BEGIN HIDDEN TESTS
@@ -1023,10 +1045,10 @@ dirt = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0])
 for shift, name in enumerate(("log_probs_new", "log_probs_old", "ref_log_probs")):
     batch[name] = torch.where(batch["mask"], batch[name], dirt.roll(shift))
 new = batch["log_probs_new"].clone().requires_grad_()
-loss, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
-assert bool(torch.isfinite(loss)), f"the loss is {numbers(loss)}: something in the padding reached it"
-assert loss.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
-loss.backward()
+got, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
+assert bool(torch.isfinite(got)), f"the loss is {numbers(got)}: something in the padding reached it"
+assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
+got.backward()
 got = new.grad
 assert bool(torch.isfinite(got).all()), f"the gradient is {numbers(got)}: the padding reached it. What did backward meet on its way through exp?"
 assert bool((got[~batch["mask"]] == 0).all()), f"the gradient in the padding is {numbers(got[~batch['mask']])}, and should be 0"
@@ -1095,10 +1117,11 @@ batch["log_probs_new"].requires_grad_()
 _, metrics = loss_and_metrics(grpo_objective(**batch, beta=0.5))
 for name in ("policy_loss", "kl"):
     assert name in metrics, f'metrics has no "{name}"; it has {sorted(metrics, key=str)}'
-    assert not getattr(metrics[name], "requires_grad", False), f'metrics["{name}"] carries a gradient: it keeps the whole graph alive'
 got = [metrics["policy_loss"], metrics["kl"]]
-assert close(got[0], 0.0300, 1e-4), f'metrics["policy_loss"] is {numbers(got[0])}; expected 0.0300, the mean over the ten real tokens'
+assert close(got[0], 0.9100, 1e-4), f'metrics["policy_loss"] is {numbers(got[0])}; expected 0.9100, the mean over the ten real tokens'
 assert close(got[1], 0.1773, 1e-4), f'metrics["kl"] is {numbers(got[1])}; expected 0.1773, the mean of k3 over the ten real tokens'
+got = [getattr(x, "requires_grad", False) for x in got]
+assert not any(got), "policy_loss or kl carries a gradient: kept in a list, such a number keeps the whole graph of its step"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 26)
 for how in ("sequence", "token", "constant"):
@@ -1118,13 +1141,15 @@ for how in ("sequence", "token", "constant"):
 
 # %% check share_of_clipped_tokens points=1
 # clip_fraction counts the real tokens whose gradient the clip took away, and no others.
-batch = small_batch()
-_, metrics = loss_and_metrics(grpo_objective(**batch, clip_range=0.28))
+ratio = torch.tensor([[1.5, 1.4, 1.3, 1.25, 0.5], [1.5, 0.74, 0.73, 0.6, 0.5], [1.5, 1.4, 0.5, 1.5, 0.5]])
+old, mask = torch.full((3, 5), -1.0), torch.arange(5) < torch.tensor([[5], [4], [3]])
+advantages = torch.tensor([1.0, -2.0, 0.0])  # a good answer, a bad one and one of a dead group
+_, metrics = loss_and_metrics(grpo_objective(old + ratio.log(), old, old.clone(), advantages, mask, clip_range=0.28))
 assert "clip_fraction" in metrics, f'metrics has no "clip_fraction"; it has {sorted(metrics, key=str)}'
 got = metrics["clip_fraction"]
-assert close(got, 0.2, 1e-5), (
-    f'metrics["clip_fraction"] is {numbers(got)}; with clip_range = 0.28 expected 0.2: two of the ten real tokens. '
-    "A ratio outside the range is not always clipped: in two of the four regions the pessimist keeps the gradient."
+assert close(got, 1 / 3, 1e-5), (
+    f'metrics["clip_fraction"] is {numbers(got)}; with clip_range = 0.28 expected 0.33333: four of the twelve real tokens. '
+    "A ratio outside the range is not always clipped: for which signs of A, and on which side, does clipping take a gradient away?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 27)
@@ -1299,9 +1324,14 @@ assert abs(math.log(float(adapt_beta(0.04, 0.03, 0.02)) / 0.04) - 0.05) < 1e-5
 
 # %% check stays_inside_the_fence points=1
 # Beta never leaves the range from low to high.
-got = [adapt_beta(0.9, 5.0, 0.1, rate=0.5), adapt_beta(1.2e-4, 0.0, 0.1, rate=0.5), adapt_beta(0.3, 0.15, 0.1, rate=0.5, low=0.1, high=0.35), adapt_beta(0.3, 0.15, 0.1, rate=0.5)]
-for value, expected, case in zip(got, (1.0, 1e-4, 0.35, 0.38521), ("0.9, pushed up", "0.00012, pushed down", "0.3, pushed up with high = 0.35", "0.3, pushed up with room")):
-    assert close(value, expected, 1e-5 if expected > 0.01 else 1e-8), f"from {case}: the next beta is {numbers(value)}; expected {expected}"
+usual, narrow = {}, {"low": 0.1, "high": 0.35}
+cases = [(0.9, 5.0, usual, 1.0), (1.2e-4, 0.0, usual, 1e-4), (0.3, 0.15, narrow, 0.35), (0.12, 0.0, narrow, 0.1), (0.3, 0.15, usual, 0.38521)]
+got = [adapt_beta(beta, kl, 0.1, rate=0.5, **fence) for beta, kl, fence, _ in cases]
+for value, (beta, kl, fence, expected) in zip(got, cases):
+    assert close(value, expected, 1e-5 if expected > 0.01 else 1e-8), (
+        f"from {beta:g}, with a KL of {kl:g}, a target of 0.1 and {'the usual fence' if fence is usual else 'a fence from 0.1 to 0.35'}: "
+        f"the next beta is {numbers(value)}; expected {expected:g}"
+    )
 ### BEGIN HIDDEN TESTS
 import random
 

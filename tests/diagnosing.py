@@ -22,7 +22,6 @@ from grader.submission import Submission
 from grader.worker import Side
 
 ALIKE = (  # mistakes that give the same numbers whatever is asked: named together
-    {"no_line_breaks", "white_space_punished"},
     {"copy_trained", "no_step", "policy_without_gradient", "zero_grad_too_late"},
     {"old_after_the_update", "old_recomputed"},
     {"clipped_before_backward", "norm_not_clipped"},

@@ -540,7 +540,7 @@ def positional(rewards, group_ids, eps=1e-6):
 def consecutive_runs(rewards, group_ids, eps=1e-6):
     """A new group began wherever the id changed from one answer to the next.
 
-    Hint: Siblings need not stand side by side. What does unique_consecutive do when an id comes back?
+    Hint: What happens in your code when an id comes back later?
     """
     runs = group_ids.unique_consecutive(return_inverse=True)[1]
     return by_group(rewards, runs, lambda r: in_stds(r, eps))

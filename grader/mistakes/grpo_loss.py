@@ -159,7 +159,7 @@ def positional(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2,
 def neighbours_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """Only equal ids that stand next to each other were taken as one group.
 
-    Hint: The ids come mixed. Does your way of finding groups (unique_consecutive, say) take sorted ids for granted?
+    Hint: What happens in your code when an id comes back later?
     """
     _, runs = group_ids.unique_consecutive(return_inverse=True)
     advantages = own_group_advantages(rewards, runs, eps)
@@ -666,6 +666,18 @@ def clip_only(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, 
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
     return -(ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def bad_answers_capped_low(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """For bad answers the ratio was capped at 1 - clip_range from above, not held there from below.
+
+    Hint: Work out both products for A = -1 and a ratio of 1.5. Which is the smaller one, and which was taken?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    limited = torch.where(advantages > 0, ratio.clamp(max=1 + clip_range), ratio.clamp(max=1 - clip_range))
+    return -(limited * advantages).mean(), advantages
 
 
 @mistake("compute_grpo_loss")
@@ -1894,6 +1906,17 @@ def clip_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask).clamp(1 - clip_range, 1 + clip_range)
     return aggregated(-ratio * advantages[:, None], mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def bad_answers_capped_low_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """For bad answers the ratio was capped at 1 - clip_range from above, not held there from below.
+
+    Hint: Work out both products for A = -1 and a ratio of 1.5. Which is the smaller one, and which was taken?
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    limited = torch.where(A > 0, ratio.clamp(max=1 + clip_range), ratio.clamp(max=1 - clip_range))
+    return aggregated(-limited * A, mask, aggregate)
 
 
 @mistake("grpo_token_loss")

@@ -424,6 +424,18 @@ def indexed_by_integers(values, mask, dim=None):
 
 
 @mistake("masked_mean")
+def flattened_by_the_mask(values, mask, dim=None):
+    """The real tokens were picked with values[mask], which leaves a flat tensor without the dimension to average along.
+
+    Hint: Print the shape of values[mask]. What would keep the shape, and still take the padding out of the sum?
+    """
+    mask = mask.bool()
+    if not mask.any():
+        return values.masked_fill(~mask, 0.0).sum()
+    return values[mask].mean() if dim is None else values[mask].mean(dim)
+
+
+@mistake("masked_mean")
 def no_gradient_mean(values, mask, dim=None):
     """The mean carried no gradient.
 

@@ -376,6 +376,16 @@ def first_number_inside(text, answer):
 
 
 @mistake("math_reward")
+def last_number_inside(text, answer):
+    """The last number in the answer was taken, and what stood around it was ignored.
+
+    Hint: Does the search ask whether the whole answer is a number, or which numbers stand somewhere in it?
+    """
+    numbers = re.findall(r"[-+]?\d+(?:\.\d+)?", extract_answer(text) or "")
+    return {"accuracy": float(bool(numbers) and float(numbers[-1]) == float(answer)), "format": well_formed(text)}
+
+
+@mistake("math_reward")
 def as_int(text, answer):
     """The answer was converted with int, for which 12.0 is no number.
 
@@ -1514,6 +1524,25 @@ def first_metrics(policy, reference, optimizer, batch, inner_epochs=2, clip_rang
     metrics = grpo_objective(old, old, ref, advantages, batch["mask"], clip_range, beta)[1]
     usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, old=old, ref=ref)
     return metrics
+
+
+@mistake("grpo_step")
+def mean_metrics(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The metrics were averaged over the inner epochs.
+
+    Hint: In the first inner epoch nothing can be clipped. What does it do to an average, and which epoch's metrics are asked for?
+    """
+    advantages, seen = group_advantages(batch["rewards"], batch["group_ids"]), []
+    with torch.no_grad():
+        ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
+    for _ in range(inner_epochs):
+        loss, metrics = grpo_objective(log_probs_of(policy, batch), old, ref, advantages, batch["mask"], clip_range, beta)
+        seen.append(metrics)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    return {name: sum(float(m[name]) for m in seen) / inner_epochs for name in metrics}
 
 
 @mistake("grpo_step")

@@ -1295,15 +1295,20 @@ def mean_k3(policy, reference, batch):
     return sum(kls) / len(kls)
 
 
-for k in (60, 61):
+told_apart = 0
+for k in range(60, 70):
     batch, policy, reference = tiny_batch(SEED + k), tiny_policy(SEED + k), tiny_policy(SEED + k + 1)
     first = mean_k3(policy, reference, batch)
     two_epochs = tiny_training([batch], SEED + k, 0.5, 2, 0.2, 0.05)["changes"][0]  # the third begins where they lead
     nn.utils.vector_to_parameters(flat(policy) + two_epochs, policy.parameters())
     last = mean_k3(policy, reference, batch)
-    metrics = tiny_training([batch], SEED + k, 0.5, 3, 0.2, 0.05)["metrics"][0]
-    assert abs(metrics["kl"] - last) < 2e-3 * last
-    assert abs(last - first) > 5e-3 * first
+    if abs(last - first) > 0.03 * first:  # a batch that does not move the KL says nothing
+        metrics = tiny_training([batch], SEED + k, 0.5, 3, 0.2, 0.05)["metrics"][0]
+        assert abs(metrics["kl"] - last) < 2e-3 * last
+        told_apart += 1
+    if told_apart == 2:
+        break
+assert told_apart == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]

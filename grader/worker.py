@@ -74,7 +74,6 @@ def _warm() -> Shell:
     shell = Shell.instance(config=config)
     shell.run_cell("import asyncio\n%matplotlib inline", silent=True)  # no await: a loop would not survive the fork
     x = torch.zeros(2, requires_grad=True)
-    torch.autograd.grad([x * 2], [x], [torch.ones(2)])  # the first call that is given gradients imports hundreds of modules
     (x * 2).sum().backward()
     if os.path.exists("/proc/self/task"):  # a fork with a second thread hangs
         assert len(os.listdir("/proc/self/task")) == 1, "a library started a thread in the warm process"
@@ -165,10 +164,10 @@ class Side:
 
     def _vjp(self, head: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         leaves, results = self._graphs[head["call"]]
-        asked = [(r, g) for r, g in zip(results, unpack(head["grads"], tensors), strict=True) if g is not None]
+        asked = [(r * g).sum() for r, g in zip(results, unpack(head["grads"], tensors), strict=True) if g is not None]
         gradients: tuple[torch.Tensor | None, ...] = ()
-        if leaves and asked:
-            gradients = torch.autograd.grad([r for r, _ in asked], leaves, [g for _, g in asked], retain_graph=True, allow_unused=True)
+        if leaves and asked:  # of sums: to be given gradients, torch imports hundreds of modules
+            gradients = torch.autograd.grad(asked, leaves, retain_graph=True, allow_unused=True)
         found: list[torch.Tensor] = []
         return {"result": pack([None if g is None else g.detach() for g in gradients] or [None] * len(leaves), found)}, found
 

@@ -41,6 +41,11 @@ def is_vector(x, length):
     return torch.is_tensor(x) and x.shape == (length,) and x.is_floating_point()
 
 
+def near(x, right, tolerance):
+    """Are all numbers of x within the tolerance, and as many as there should be?"""
+    return x.shape == right.shape and bool(((x - right).abs() <= tolerance).all())
+
+
 def what_is(x):
     """The kind of a value in words, for a message."""
     if torch.is_tensor(x):
@@ -234,7 +239,7 @@ for _ in range(20):
     gamma = draw.uniform(0.3, 1)
     surprises = [r[t] + gamma * v[t + 1] - v[t] for t in range(steps)]
     answer = gae_advantages(torch.tensor(r), torch.tensor(v), gamma=gamma, lam=0.0)
-    torch.testing.assert_close(answer.double(), torch.tensor(surprises).double(), atol=1e-5, rtol=0)
+    assert near(answer.double(), torch.tensor(surprises).double(), 1e-5)
 ### END HIDDEN TESTS
 
 # %% check gae_all_that_followed points=1
@@ -263,7 +268,7 @@ for _ in range(20):
         for t in range(steps)
     ]
     answer = gae_advantages(torch.tensor(rewards), torch.tensor(values), gamma=discount, lam=1.0)
-    torch.testing.assert_close(answer.double(), torch.tensor(followed).double(), atol=2e-5, rtol=0)
+    assert near(answer.double(), torch.tensor(followed).double(), 2e-5)
 ### END HIDDEN TESTS
 
 # %% check gae_fading_surprises points=2
@@ -289,7 +294,7 @@ for trial in range(20):
     ]
     settings = {} if trial % 4 == 0 else {"gamma": gamma, "lam": lam}  # the defaults, too
     answer = gae_advantages(torch.tensor(r), torch.tensor(v), **settings)
-    torch.testing.assert_close(answer.double(), torch.tensor(by_definition).double(), atol=2e-5, rtol=0)
+    assert near(answer.double(), torch.tensor(by_definition).double(), 2e-5)
 ### END HIDDEN TESTS
 
 # %% check gae_whole_number_rewards points=1
@@ -320,7 +325,7 @@ for dtype in (torch.int64, torch.int32, torch.float32) * 4:
     given_r, given_v = torch.tensor(r, dtype=dtype), torch.tensor(v)
     answer = gae_advantages(given_r, given_v, gamma=0.9, lam=0.7)
     assert answer.is_floating_point()
-    torch.testing.assert_close(answer.double(), torch.tensor(reference).double(), atol=2e-5, rtol=0)
+    assert near(answer.double(), torch.tensor(reference).double(), 2e-5)
     assert given_r.tolist() == r and given_v.tolist() == v, "an input was changed"
 ### END HIDDEN TESTS
 
@@ -596,10 +601,10 @@ for _ in range(20):
     of_group = {g: [v for h, v in rows if h == g] for g, _ in rows}
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
     answer = group_advantages(torch.tensor([v for _, v in rows]), torch.tensor([g for g, _ in rows]))
-    torch.testing.assert_close(answer.double(), by_hand, atol=3e-5, rtol=0)
+    assert near(answer.double(), by_hand, 3e-5)
 rare = torch.tensor([0.0] * 121 + [1.0])  # one success among 122 answers: far out, and nobody cuts it off
 by_hand = torch.tensor([-1 / 11] * 121 + [11.0])
-torch.testing.assert_close(group_advantages(rare, torch.full((122,), -8)).float(), by_hand, atol=1e-3, rtol=0)
+assert near(group_advantages(rare, torch.full((122,), -8)).float(), by_hand, 1e-3)
 ### END HIDDEN TESTS
 
 # %% check group_scale_and_level points=1
@@ -628,10 +633,10 @@ for trial in range(20):
     of_group = {g: [v for h, v in rows if h == g] for g, _ in rows}
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
     answer = group_advantages(torch.tensor([float(v) for _, v in rows]), torch.tensor([g for g, _ in rows]))
-    torch.testing.assert_close(answer.double(), by_hand, atol=tolerance, rtol=0)
+    assert near(answer.double(), by_hand, tolerance)
 pairs = torch.tensor([0.0, 1000.0, 2**-14, 1000 + 2**-7])  # exact in float32; a pair is -1 and 1 at any scale and level
 answer = group_advantages(pairs, torch.tensor([6, 2, 6, 2])).double()
-torch.testing.assert_close(answer, torch.tensor([-1.0, -1.0, 1.0, 1.0]).double(), atol=0.05, rtol=0)
+assert near(answer, torch.tensor([-1.0, -1.0, 1.0, 1.0]).double(), 0.05)
 ### END HIDDEN TESTS
 
 # %% check group_ids_are_labels points=1
@@ -663,7 +668,7 @@ for _ in range(20):
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
     which = torch.tensor([g for g, _ in rows])
     answer = group_advantages(torch.tensor([float(v) for _, v in rows]), which)
-    torch.testing.assert_close(answer.double(), by_hand, atol=3e-5, rtol=0)
+    assert near(answer.double(), by_hand, 3e-5)
     assert which.tolist() == [g for g, _ in rows], "the ids that came in were changed"
 ### END HIDDEN TESTS
 
@@ -690,7 +695,7 @@ for _ in range(20):
     rows += [(40, low, -(0.5**0.5)), (40, low, -(0.5**0.5)), (40, low + wide, 2**0.5)] * pairs  # two below for one above
     draw.shuffle(rows)
     answer = group_advantages(torch.tensor([r for _, r, _ in rows]), torch.tensor([g for g, _, _ in rows]))
-    torch.testing.assert_close(answer.double(), torch.tensor([a for _, _, a in rows]).double(), atol=1e-5, rtol=0)
+    assert near(answer.double(), torch.tensor([a for _, _, a in rows]).double(), 1e-5)
 ### END HIDDEN TESTS
 
 # %% check group_whole_number_rewards points=1
@@ -719,7 +724,7 @@ for dtype in (torch.int64, torch.int32, torch.float64, torch.float32) * 5:
     given = torch.tensor([v for _, v in rows], dtype=dtype)
     answer = group_advantages(given, torch.tensor([g for g, _ in rows]))
     assert answer.is_floating_point()
-    torch.testing.assert_close(answer.double(), torch.tensor(by_hand, dtype=torch.float64), atol=3e-5, rtol=0)
+    assert near(answer.double(), torch.tensor(by_hand, dtype=torch.float64), 3e-5)
     assert given.dtype == dtype and given.tolist() == [v for _, v in rows], "the rewards that came in were changed"
 ### END HIDDEN TESTS
 
@@ -744,7 +749,7 @@ for _ in range(20):
     rows += [(9, 0.0, -1.0), (9, 1.0, 1.0)] * draw.randint(1, 3)
     draw.shuffle(rows)
     answer = group_advantages(torch.tensor([r for _, r, _ in rows]), torch.tensor([g for g, _, _ in rows]))
-    torch.testing.assert_close(answer.double(), torch.tensor([a for _, _, a in rows]).double(), atol=1e-5, rtol=0)
+    assert near(answer.double(), torch.tensor([a for _, _, a in rows]).double(), 1e-5)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -735,7 +735,7 @@ for temperature in (1.0, 0.7):
     logits = (torch.randn(3, 4, 5, generator=draw) * 2).requires_grad_()
     tokens = torch.randint(5, (3, 4), generator=draw)
     weight = torch.randn(3, 4, generator=draw)
-    token_log_probs(logits, tokens.clone(), temperature=temperature).backward(weight)
+    (token_log_probs(logits, tokens.clone(), temperature=temperature) * weight).sum().backward()
     for i in range(3):
         for j in range(4):
             weights = [math.exp(x / temperature) for x in logits[i, j].tolist()]

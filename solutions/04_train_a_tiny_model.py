@@ -1505,8 +1505,9 @@ def read_curves(history):
     collapses = noise > 0.1 and top - before > noise / 2 and top - after > noise
     falls = not collapses and noise > 0.025 and before - after > noise
     rises = noise > 0.1 and after - before > noise
+    parts = not (collapses or falls) and (true_after < true_before - 0.3 or (rises and true_after < true_before + 0.1))
     dead = not (collapses or falls) and (mean("dead", 0, 0.3) > 0.9 or (not rises and mean("dead", 0.8, 1) > 0.9))
-    flat, moved = not (collapses or falls or rises or dead), kl > 0.005
+    flat, moved = not (collapses or falls or rises or dead or parts), kl > 0.005
     wrong_entropy = min(entropies) if min(entropies) < 0 else max(entropies)
     symptoms = [
         (dead, "Nearly all groups are dead: the answers to a prompt all earn the same, and nothing is learnt from them. Likeliest: a reward that nobody reaches or that everybody gets; groups that are too small."),
@@ -1523,7 +1524,7 @@ def read_curves(history):
         (sum(clipped) > 0.05 * len(clipped), f"Many tokens are clipped: {100 * max(clipped):.0f} percent in one step. Likeliest: a clip range too narrow for so many updates per batch; a learning rate that is too high; old log-probs that are not the old policy's."),
         (not 0 <= wrong_entropy <= largest, f"The entropy is {wrong_entropy:.1f} nats per token, and {len(VOCAB)} tokens allow 0 to {largest:.1f}. Likeliest: token_log_probs has lost its sign or its normaliser; logits and tokens are shifted by one; padding counts."),
         (mean("distinct", 0.8, 1) < 0.5 / history[0]["answers"], f"Different prompts get the same answer (the entropy is {entropies[-1]:.2f}). Likeliest: a reward that does not look at the prompt; a learning rate that is too high; a beta of 0."),
-        (rises and true_after < true_before + 0.1, f"The reward rises, from {before:.2f} to {after:.2f}, and the truth does not: {true_before:.2f} and {true_after:.2f}. Likeliest: the verifier pays for something else. Read samples."),
+        (parts, f"Reward and truth part: the reward goes from {before:.2f} to {after:.2f}, the truth from {true_before:.2f} to {true_after:.2f}. Likeliest: the verifier pays for something else than being right. Read samples."),
         (length_before < 2, f"Only {length_before:.1f} tokens of an answer count. Likeliest: the mask is wrong."),
         (not falls and after >= before and length_after < 0.93 * length_before, f"Answers get shorter, from {length_before:.1f} to {length_after:.1f} tokens. Likeliest: the reward charges for length, or guessing pays better than thinking."),
         (length_after > 0.9 * ROOM, f"Answers fill the room they have ({length_after:.1f} of {ROOM} tokens). Likeliest: the end of an answer is not in the mask, so nobody learns to stop; a reward that pays for length."),

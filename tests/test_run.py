@@ -8,6 +8,7 @@ import torch
 from conftest import COURSE
 
 from grader.inprocess import execute, namespace
+from grader.mistakes import versions
 
 NOTEBOOK = next(nb for nb in COURSE if nb.name == "04_train_a_tiny_model")
 
@@ -17,6 +18,8 @@ def names():
     torch.set_num_threads(1)
     names = namespace(NOTEBOOK)
     execute(next(c.source for c in NOTEBOOK.cells if c.name == "the_loop"), names, "<the_loop>")
+    names["history"] = []  # what the doctor's cell reads at once
+    execute(next(c.source for c in NOTEBOOK.cells if c.name == "doctor"), names, "<doctor>")
     return names
 
 
@@ -49,6 +52,50 @@ def test_the_model_learns_to_think_and_a_stopped_run_keeps_its_curves(names, bas
     assert 5 < len(history) < 50
     assert all({"reward", "thinks", "kl", "clip_fraction", "dead", "length"} <= row.keys() for row in history)
     assert any(row["clip_fraction"] > 0 for row in history) and history[-1]["kl"] > 0
+    assert names["read_curves"](history) == []
+
+
+def mistaken(name):
+    """A known wrong grpo_step."""
+    version = next(v for v in versions(NOTEBOOK.name) if v.name == name)
+    return namespace(NOTEBOOK, {"grpo_step": version.source})["grpo_step"]
+
+
+ILL = {
+    "wrong sign": ({"update": "wrong_sign"}, ["The reward falls"]),
+    "no step": ({"update": "no_step"}, ["The policy does not move at all"]),
+    "old recomputed": ({"update": "old_recomputed"}, ["Nothing is ever clipped"]),
+    "first metrics": ({"update": "first_metrics"}, ["After the first step the KL is still exactly 0"]),
+    "mask ignored": ({"update": "mask_ignored"}, ["The KL explodes"]),
+    "kl to the old policy": ({"update": "kl_to_the_old_policy", "steps": 20}, ["The policy learns, and yet the KL stays"]),
+    "beta 10": ({"beta": 10.0}, ["The policy barely moves"]),
+    "lr x 20": ({"lr": 1e-2}, ["The KL explodes"]),
+    "narrow clip": ({"clip_range": 0.02, "inner_epochs": 4}, ["Many tokens are clipped"]),
+    "a reward for nothing": ({"reward": lambda texts, answers: [0.0] * len(texts)}, ["Nearly all groups are dead"]),
+    "a reward for haste": (
+        {"reward": lambda texts, answers: [float("<think>" not in t) - 0.05 * len(t) for t in texts], "steps": 25},
+        ["Nearly all groups are dead", "Answers get shorter"],
+    ),
+    "a reward for 18": (
+        {"reward": lambda texts, answers: [float("<answer>18" in t) for t in texts], "lr": 2e-3, "beta": 0.0},
+        ["Different prompts get the same answer", "Reward and truth part", "Answers get shorter"],
+    ),
+}
+
+
+@pytest.mark.parametrize("illness", ILL)
+def test_an_ill_run_is_diagnosed_from_its_curves(names, base, illness):
+    settings, symptoms = ILL[illness]
+    update = {"update": mistaken(settings["update"])} if "update" in settings else {}
+    history = names["train"](copy.deepcopy(base), **{"steps": 12} | settings | update)
+    said = names["read_curves"](history)
+    for symptom in symptoms:
+        assert any(sentence.startswith(symptom) and "Likeliest: " in sentence for sentence in said), said
+
+
+def test_curves_that_say_nothing_yet(names):
+    assert names["read_curves"]([]) == ["Curves shorter than five steps say nothing yet."]
+    assert "no KL" in names["read_curves"]([{"step": k, "reward": 0.0} for k in range(9)])[0]
 
 
 def test_a_seed_repeats_a_run_bit_for_bit(names):

@@ -10,9 +10,12 @@ from __future__ import annotations
 import ast
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
+
+from grader.learner_code import parsed
 
 RUN = 6  # words in a piece
 RARE = 50  # hand-ins that may share a piece for it to bring two of them together
@@ -29,10 +32,10 @@ class Likeness:
     share: float
 
 
-def alike(hand_ins: Mapping[str, str], given: str = "") -> list[Likeness]:
-    """Pairs of nearly the same code, the likest first. hand_ins: whose -> source. given: code that everyone has."""
+def alike(hand_ins: Mapping[str, Sequence[str]], given: Sequence[str] = ()) -> list[Likeness]:
+    """Pairs of nearly the same code, the likest first. hand_ins: whose -> sources of cells. given: cells that everyone has."""
     common = _pieces(given)
-    pieces = {whose: own for whose, source in hand_ins.items() if len(own := _pieces(source) - common) >= OWN}
+    pieces = {whose: own for whose, cells in hand_ins.items() if len(own := _pieces(cells) - common) >= OWN}
     number = Counter(piece for own in pieces.values() for piece in own)
     weight = {piece: math.log((len(pieces) + 1) / count) for piece, count in number.items()}
     found = []
@@ -62,16 +65,16 @@ def _candidates(pieces: Mapping[str, frozenset[str]], number: Mapping[str, int])
     yield from (pair for pair, count in together.items() if count >= RUN)
 
 
-def _pieces(source: str) -> frozenset[str]:
-    words = _words(source)
+def _pieces(cells: Sequence[str]) -> frozenset[str]:
+    words = [word for cell in cells for word in _words(cell)]
     return frozenset(" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1))
 
 
 def _words(source: str) -> list[str]:
-    try:
-        return [word for statement in ast.parse(source).body for word in _read(statement, _numbered(statement))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return source.split()
+    if tree := parsed(source):
+        with suppress(RecursionError):
+            return [word for statement in tree.body for word in _read(statement, _numbered(statement))]
+    return source.split()
 
 
 def _numbered(statement: ast.stmt) -> dict[str, str]:

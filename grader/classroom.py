@@ -292,7 +292,11 @@ def _found(directory: Path, book: Book) -> tuple[list[HandIn], list[Ungraded]]:
         elif not path.is_file():
             ungraded.append((student, notebook, f"the folder holds no {path.name}; 'grader collect' files a notebook under its name"))
         else:
-            result = result_id(path.read_bytes(), _source(directory, notebook))
+            try:
+                result = result_id(path.read_bytes(), _source(directory, notebook))
+            except OSError as e:
+                ungraded.append((student, notebook, f"{path.name} cannot be read: {e.strerror}"))
+                continue
             stamp = folder / "timestamp.txt"
             marks = book.marks.get((student, notebook))
             due = repr((book.due.get(notebook), marks.extension if marks else None))
@@ -415,6 +419,8 @@ def _alone(directory: Path) -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # flock would pass to a child that is just being started
         except (BlockingIOError, PermissionError):  # which of them: the system's choice
             raise ClassError(f"{directory}: another grader command is at work in this class; wait until it has ended") from None
+        for draft in (*directory.glob(".*.draft"), *(directory / ".grader").rglob(".*.draft")):  # of a command that was killed
+            draft.unlink(missing_ok=True)
         yield
 
 

@@ -71,9 +71,11 @@ def _judge(allow_no_jail: bool) -> Connection:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a child begins with it: Ctrl-C is for the process that starts it
-    context.Process(target=_serve, args=(theirs, allow_no_jail), daemon=True).start()
-    signal.signal(signal.SIGINT, before)
-    theirs.close()
+    try:
+        context.Process(target=_serve, args=(theirs, allow_no_jail), daemon=True).start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        theirs.close()
     return ours
 
 
@@ -90,10 +92,17 @@ def _serve(pipe: Connection, allow_no_jail: bool) -> None:
 
 
 def _judge_one(judge: Judge, path: Path, source: Path, place: Path) -> str:
-    """Puts a hand-in's result in its place. Returns why there is none ("" when there is)."""
+    """Puts a hand-in's result in its place. Returns why there is none ("" when there is). Raises OSError and JailError."""
+    from grader.judge import JailError
+
     try:
         submission = read_submission(path.read_bytes(), path.name, [read_master(source)[1]])
-        write_whole(place, judge.judge(submission).to_json())
+        result = judge.judge(submission).to_json()
     except Unreadable as e:
         return str(e)
+    except (OSError, JailError):  # this machine's, not the hand-in's
+        raise
+    except Exception as e:  # ours, of something that nobody thought of in a hand-in: the class goes on
+        return f"the grader itself failed on it ({type(e).__name__}: {e}); look at the file by hand"
+    write_whole(place, result)
     return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import re
 import time
 import warnings
@@ -273,7 +274,7 @@ def _same(a: Any, b: Any, part: float, types: bool) -> bool:
     if torch.is_tensor(a) and torch.is_tensor(b):
         return a.shape == b.shape and a.requires_grad == b.requires_grad and _near(a, b, part)
     if isinstance(a, int | float) and isinstance(b, int | float):
-        return a == b or _near(torch.tensor(float(a)), torch.tensor(float(b)), part)
+        return a == b or _near(torch.tensor(_float(a)), torch.tensor(_float(b)), part)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(_same(x, y, part, types) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -320,7 +321,14 @@ def _decimals(mine: Any, right: Any) -> int:
 def _number(value: Any) -> torch.Tensor | None:
     if torch.is_tensor(value):
         return _wide(value).flatten()
-    return torch.tensor([float(value)], dtype=torch.float64) if isinstance(value, int | float) else None
+    return torch.tensor([_float(value)], dtype=torch.float64) if isinstance(value, int | float) else None
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -42,5 +42,5 @@ def _ideas(prose: str) -> list[tuple[str, str]]:
 
 def _where(prose: str) -> str:
     """The sections that lead to the exercise, the exercise's own heading last."""
-    headings = re.findall(r"^##+ (.+)$", prose, re.MULTILINE)[-3:]
+    headings = re.findall(r"^##+ (.+)$", prose, re.MULTILINE)[-2:]
     return "Where to read: " + ", then ".join(f"“{heading.replace('`', '')}”" for heading in headings) + "."

@@ -8,7 +8,7 @@ class Feedback:
         self.notebook, self.following, self.written = notebook, following, written
         self.checks, self.hints, self.shapes = checks, hints, shapes
         self.mistakes, self.fingerprints = mistakes, fingerprints
-        self.passed, self.taken, self.check = {}, {}, None
+        self.passed, self.taken, self.check, self.latest = {}, {}, None, ""
         self.seen = {}  # check -> what came out since a function was last defined: numbers, True for passed, None for unknown
         try:
             self.shell = get_ipython()
@@ -34,6 +34,7 @@ class Feedback:
         if not self.check:
             return
         name, exercise, points = self.check
+        self.latest = exercise
         plural = "point" if points == 1 else "points"
         self.passed[name] = self.seen[name] = bool(result.success)
         if result.success:
@@ -205,7 +206,21 @@ class Feedback:
                 else "The function returns one thing where the exercise asks for several: is a return missing, or half of it?",
             ),
             ("for ^", "In Python ^ is not a power. Two stars are: 2 ** 3."),
-            ("NoneType", "Something is None where a value is needed: does each function that is called end with a return?"),
+            ("NoneType", "Something is None where a value is needed: a return is missing, or a function that may give None gave it."),
+            ("could not convert string to float", "float was given words. Is it sure, before the conversion, that they are a number?"),
+            (
+                "Index tensor must have the same number of dimensions",
+                "gather wants an index with as many dimensions as what it picks from.",
+            ),
+            (
+                "Size does not match at dimension",
+                "The index of gather is longer than what it picks from: do both speak of the same tokens?",
+            ),
+            (
+                "backward through the graph a second time",
+                "One graph is walked back twice. What was computed once, before the loop, and should carry no gradient? "
+                "What has to be computed anew?",
+            ),
             ("missing", arguments),
             ("unexpected keyword argument", arguments),
             ("invalid combination of arguments", arguments),
@@ -218,8 +233,9 @@ class Feedback:
             return "A name is used before it has a value: which line, or which branch of an if, should have set it?"
         return next((words for part, words in known if part in message), "")
 
-    def hint(self, exercise):
-        """The next hint for an exercise: the property that fails, then the idea, then where to read."""
+    def hint(self, exercise=""):
+        """The next hint for an exercise (the one checked last): the property that fails, then the idea, then where to read."""
+        exercise = exercise or self.latest or next(iter(self.hints))
         if exercise not in self.hints:
             print(f"There is no exercise {exercise!r} here; there are {', '.join(self.hints)}.")
             return

@@ -104,6 +104,8 @@ class Judge(NbGraderPreprocessor):
             submission = read_submission(nbformat.writes(nb).encode(), master.name + ".ipynb", [master])
             write_whole(cache, _warm_judge(self.allow_no_jail).judge(submission).to_json())
             result = load_result(cache)
+        facts = nb.metadata["grader"]
+        facts["notes"] = list(dict.fromkeys([*facts["notes"], *result["notes"]]))  # what was mended, and how its cells ran
         verdicts = {verdict["check"]: verdict for verdict in result["checks"]}
         for cell in nb.cells:
             marks = cell.metadata.get("nbgrader", {})

@@ -33,12 +33,12 @@ svg { max-width: 100%; height: auto }
 
 @dataclass(frozen=True)
 class Graded:
-    """One hand-in as a report sees it. score: as the gradebook has it. result: the judge's, as JSON. code: the learner's own."""
+    """One hand-in as a report sees it. score: as the gradebook has it. result: the judge's, as JSON. code: the learner's own cells."""
 
     student: str
     score: float
     result: dict[str, Any]
-    code: str
+    code: list[str]
 
 
 def page(title: str, graded: dict[str, list[Graded]], notebooks: Sequence[Notebook], ungraded: Sequence[Ungraded]) -> str:
@@ -75,7 +75,7 @@ def _notebook(notebook: Notebook, graded: list[Graded]) -> Iterator[str]:
     if rows := _mistakes(notebook, graded):
         yield "<h3>Mistakes by name</h3>"
         yield _table(("hand-ins", "exercise", "mistake"), rows)
-    given = "\n\n".join(cell.source.partition("### BEGIN")[0] for cell in notebook.of_kind("solution"))
+    given = [cell.source.partition("### BEGIN")[0] for cell in notebook.of_kind("solution")]
     if pairs := alike({hand_in.student: hand_in.code for hand_in in graded}, given):
         yield "<h3>Nearly the same</h3><p>Given code, comments and the names of variables do not count, and what many wrote counts little. "
         yield "It says where to look, not what happened.</p>"
@@ -124,8 +124,8 @@ def _field(value: object) -> str:
     return f'<td class="n">{value}</td>' if isinstance(value, int | float) else f"<td>{escape(str(value))}</td>"
 
 
-def own_code(autograded: Path) -> str:
-    """The learner's own code in an autograded notebook: answers and added cells."""
+def own_code(autograded: Path) -> list[str]:
+    """The learner's own cells of code in an autograded notebook: answers and what was added."""
     cells = json.loads(autograded.read_text(encoding="utf-8"))["cells"]
     own = [c for c in cells if c["cell_type"] == "code" and c["metadata"].get("grader", {}).get("kind", "solution") == "solution"]
-    return "\n\n".join(source if isinstance(source := c["source"], str) else "".join(source) for c in own)
+    return [source if isinstance(source := c["source"], str) else "".join(source) for c in own]

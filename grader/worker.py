@@ -164,7 +164,8 @@ class Side:
 
     def _vjp(self, head: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         leaves, results = self._graphs[head["call"]]
-        asked = [(r * g).sum() for r, g in zip(results, unpack(head["grads"], tensors), strict=True) if g is not None]
+        with torch.enable_grad():
+            asked = [(r * g).sum() for r, g in zip(results, unpack(head["grads"], tensors), strict=True) if g is not None]
         gradients: tuple[torch.Tensor | None, ...] = ()
         if leaves and asked:  # of sums: to be given gradients, torch imports hundreds of modules
             gradients = torch.autograd.grad(asked, leaves, retain_graph=True, allow_unused=True)

@@ -13,7 +13,7 @@
 # | **Time** | About 120 minutes, of which the computer works four |
 # | **You should know** | Notebooks 1 to 3; keep your `group_advantages` and `grpo_objective` at hand |
 # | **You will write** | `extract_answer`, `math_reward`, `token_log_probs`, `response_mask`, `grpo_step` |
-# | **Next** | Notebook 5, the same functions on a real language model |
+# | **Next** | Your own runs: the last section says what to read |
 
 # %% given setup
 import copy
@@ -450,8 +450,8 @@ assert seen > 90
 
 # %% check full_width_digits points=1
 # Full-width digits become ASCII digits; other characters stay.
-texts = ["<answer>１２</answer>", "<answer>　０4.５0 </answer>", "<answer>十二</answer>", "<answer>１２元</answer>"]
-expected = ["12", "04.50", "十二", "12元"]
+texts = ["<answer>１２</answer>", "<answer>　０4.５0 </answer>", "<answer>十二</answer>", "<answer>１２元</answer>", "<answer>５½</answer>"]
+expected = ["12", "04.50", "十二", "12元", "5½"]
 got = [extract_answer(text) for text in texts]
 for text, mine, right in zip(texts, got, expected):
     assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which characters are full-width digits?"
@@ -459,7 +459,7 @@ for text, mine, right in zip(texts, got, expected):
 draw = random.Random(SEED + 2)
 full = "０１２３４５６７８９"
 for _ in range(40):
-    wide = [draw.choice(full + "0123456789.元-") for _ in range(6)]
+    wide = [draw.choice(full + "0123456789.元-½㍍") for _ in range(6)]
     narrow = "".join(str(full.index(c)) if c in full else c for c in wide)
     assert extract_answer(f"x<answer> {''.join(wide)}\n</answer>") == narrow
 ### END HIDDEN TESTS
@@ -478,7 +478,8 @@ for _ in range(40):
 #
 # - **accuracy**: there is exactly one well-formed answer, and its number has the same *value* as the given one. 12, 12.0, 012 and +12
 #   are equal. A number is an optional sign, digits, perhaps a decimal point and more digits. Words, units, formulas, fractions and nothing
-#   at all are no numbers here: `十二`, `12 yuan`, `6+6` and `24/2` earn 0. Whether it was thought about, and what else is written, makes no difference.
+#   at all are no numbers here: `十二`, `12 yuan`, `6+6` and `24/2` earn 0. (What else
+#   Python's `float` reads as a number, such as `1.2e1`, is not asked about.) Whether it was thought about, and what else is written, makes no difference.
 # - **format**: exactly one `<think>…</think>` and exactly one `<answer>…</answer>`, in this order, neither inside the other, and nothing outside.
 #   White space around and between the two parts is no offence. Whether the answer is right makes no difference.
 #
@@ -705,7 +706,7 @@ tokens = torch.tensor([[1, 2]])
 expected = torch.tensor([[-0.7677, -2.1041]])
 got = token_log_probs(logits.clone(), tokens.clone(), temperature=2.0)
 assert torch.is_tensor(got) and got.shape == (1, 2), "expected a tensor of shape [1, 2]"
-assert torch.allclose(got, expected, atol=2e-4), f"at a temperature of 2 expected {expected.tolist()}, got {[round(x, 4) for x in got.flatten().tolist()]}. What does the temperature divide, and before which step?"
+assert torch.allclose(got, expected, atol=2e-4), f"at a temperature of 2 expected [[-0.7677, -2.1041]], got {[[round(x, 4) for x in got[0].tolist()]]}. What does the temperature divide, and before which step?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
 for temperature in (0.5, 1.0, 1.7, 3.0):
@@ -780,7 +781,7 @@ for name, way in ways.items():
     print(f"{name:26} keeps {saved_bytes(way, beyond=(logits,)) / 2**20:8.3f} MiB beyond the logits")
 
 # %% [markdown]
-# A division by the temperature makes one more copy of the logits; real trainers skip it where the temperature is 1.
+# Before `logsumexp`, a division by the temperature makes one more copy of the logits; real trainers skip it where the temperature is 1.
 
 # %% [markdown]
 # ## Temperature, top-k and top-p
@@ -1466,10 +1467,10 @@ for name, model in (("before", base), ("after", policy)):
     print(f"{name:7} greedy: right {greedy['accuracy']:.3f}, thinks {greedy['thinks']:.3f}   sampled: right {sampled['accuracy']:.3f}, thinks {sampled['thinks']:.3f}")
 
 # %% [markdown]
-# **What to see.** The sampled curve climbs smoothly; the greedy one stays at about .14 for ten steps and is at 1.00 five steps later, when the
+# **What to see.** The sampled curve climbs smoothly; the greedy one, measured every fifth step, stays at about .14 for ten steps and is at 1.00 five steps later, when the
 # most likely first token has become `<think>`. In 50 steps the share of answers that think goes from .06 to .99, and held-out greedy accuracy on
-# prompts that nobody looked at from about .14 to 1.00. The KL rises to about .2 nats per token and stays: to think *is* to be far
-# from a reference that does not. Clipping is rare (under half a percent of the tokens) and acts while the policy moves, never in a first inner epoch. And the
+# prompts that nobody looked at from about .14 to 1.00. The KL rises to between .15 and .25 nats per token and stays: to think *is* to be far
+# from a reference that does not. Clipping is rare: under half a percent of the tokens. And the
 # dead groups come back at the end, for the best of reasons: all eight answers are right.
 #
 # Other seeds differ a little: the benchmark of this course runs twenty that were never used for choosing the settings.
@@ -1513,20 +1514,20 @@ def read_curves(history):
         (dead, "Nearly all groups are dead: the answers to a prompt all earn the same, and nothing is learnt from them. Likeliest: a reward that nobody reaches or that everybody gets; groups that are too small."),
         (collapses, f"The reward rose to {top:.2f} and fell back to {after:.2f}. Likeliest: a learning rate that is too high; too few prompts per step."),
         (falls, f"The reward falls, from {before:.2f} to {after:.2f}. Likeliest: a minus that is missing or doubled, in the loss, the advantages or the log-probs; rewards that belong to other answers."),
+        (parts, f"Reward and truth go apart: the reward goes from {before:.2f} to {after:.2f}, the truth from {true_before:.2f} to {true_after:.2f}. Likeliest: the verifier pays for something else than being right. Read samples."),
         (flat and max(kls) < 1e-6, "The policy does not move at all: the KL stays at 0. Likeliest: no gradient reaches its parameters, or the optimizer takes no step after backward."),
         (flat and max(kls) >= 1e-6 and not moved, f"The policy barely moves: the KL is {kl:.4f}. Likeliest: beta is too large, or the learning rate too small."),
         (flat and moved and true_after < 0.5, f"The policy moves (a KL of {kl:.2f}), but not towards the reward, which stays at {after:.2f}. Likeliest: rewards, advantages or log-probs that belong to other answers or other tokens."),
         (rises and not moved, f"The policy learns, and yet the KL stays at {kl:.4f}. Likeliest: it is measured to the old policy, or the reference is no copy and learns too."),
-        (max(kls) > 1, f"The KL explodes, up to {max(kls):.3g} nats per token. Likeliest: a wrong sign; a learning rate that is too high; padding or other tokens among the log-probs."),
+        (max(kls) > 1, f"The KL explodes, up to {max(kls):.3g} nats per token. Likeliest: a wrong sign; a learning rate that is too high; a beta that is too small; padding or other tokens among the log-probs."),
         (min(kls) < -1e-6, f"The KL is negative ({min(kls):.3f}), and k3 never is. Likeliest: another estimator, or its two log-probs in the wrong order."),
         (often and moved and kls[0] == 0, "After the first step the KL is still exactly 0, although a step has more than one update. Likeliest: there is only one, or the metrics are not those of the last."),
         (often and moved and kls[0] != 0 and not any(clipped), "Nothing is ever clipped. Likeliest: the old log-probs are computed again after an update, so that the ratio is always 1; the clip range is too wide to act; no advantage is negative."),
         (sum(clipped) > 0.05 * len(clipped), f"Many tokens are clipped: {100 * max(clipped):.0f} percent in one step. Likeliest: a clip range too narrow for so many updates per batch; a learning rate that is too high; old log-probs that are not the old policy's."),
         (not 0 <= wrong_entropy <= largest, f"The entropy is {wrong_entropy:.1f} nats per token, and {len(VOCAB)} tokens allow 0 to {largest:.1f}. Likeliest: token_log_probs has lost its sign or its normaliser; logits and tokens are shifted by one; padding counts."),
         (mean("distinct", 0.8, 1) < 0.5 / history[0]["answers"], f"Different prompts get the same answer (the entropy is {entropies[-1]:.2f}). Likeliest: a reward that does not look at the prompt; a learning rate that is too high; a beta of 0."),
-        (parts, f"Reward and truth part: the reward goes from {before:.2f} to {after:.2f}, the truth from {true_before:.2f} to {true_after:.2f}. Likeliest: the verifier pays for something else than being right. Read samples."),
         (length_before < 2, f"Only {length_before:.1f} tokens of an answer count. Likeliest: the mask is wrong."),
-        (not falls and after >= before and length_after < 0.93 * length_before, f"Answers get shorter, from {length_before:.1f} to {length_after:.1f} tokens. Likeliest: the reward charges for length, or guessing pays better than thinking."),
+        (not falls and after >= before and length_after < 0.93 * length_before, f"Answers get shorter, from {length_before:.1f} to {length_after:.1f} tokens. Likeliest: short answers are paid better, by a charge for length or because guessing is enough."),
         (length_after > 0.9 * ROOM, f"Answers fill the room they have ({length_after:.1f} of {ROOM} tokens). Likeliest: the end of an answer is not in the mask, so nobody learns to stop; a reward that pays for length."),
     ]
     return [sentence for ill, sentence in symptoms if ill]
@@ -1554,9 +1555,9 @@ def compare(runs, keys, titles={}):
     """The same entries of several diaries, side by side."""
     fig, axes = plt.subplots(1, len(keys), figsize=(3.4 * len(keys), 2.8), squeeze=False)
     for ax, key in zip(axes[0], keys):
-        for name, diary in runs.items():
-            ax.plot(*series(diary, key), label=name)
-        ax.set(xlabel="RL step", title=(TITLES | titles).get(key, key))
+        for (name, diary), style in zip(runs.items(), ("-", "--", "-.", ":")):  # told apart where they coincide
+            ax.plot(*series(diary, key), style, label=name)
+        ax.set(xlabel="RL step", title=(TITLES | titles).get(key, key), yscale="log" if key == "beta" else "linear")
     axes[0][-1].legend(fontsize=8, frameon=False)
     plt.show()
 
@@ -1705,8 +1706,8 @@ failures = {"usual": usual} | failures
 compare(failures, ("greedy", "sampled", "kl"))
 
 # %% [markdown]
-# The high rate learns to think within four steps and then breaks: the KL leaps to 7 nats per token, and the policy never recovers (.31 at the end). The wrong
-# sign is at .00 within ten steps; it learnt perfectly what it was told. Misaligned rewards are the treacherous ones: nothing explodes, the KL stays small, and
+# The high rate learns to think within four steps and then breaks: the KL leaps to 7 nats per token, and the policy never recovers (below .4 at the end). The wrong
+# sign is near .00 within ten steps; it learnt perfectly what it was told. Misaligned rewards are the treacherous ones: nothing explodes, the KL stays small, and
 # accuracy drifts down to .10, as if the task were too hard. A batch of two groups and a unit test find it in a millisecond.
 
 # %% [markdown]
@@ -1768,7 +1769,7 @@ compare({"lenient reward": hacked}, ("reward", "sampled", "thinks"), {"reward": 
 gallery(fooled, VERDICT[[7]].to(run["device"]))
 
 # %% [markdown]
-# The reward goes up, from .72 to over .8. The truth falls from .97 to about .12, and thinking disappears: a hasty guess lands within 4 of the truth nearly always
+# The reward goes up, from .72 to over .8. The truth falls from .97 to about .15, and thinking disappears: a hasty guess lands within 4 of the truth nearly always
 # and is ten tokens shorter. Nothing in the curve of the reward gives it away. What does: the judge that is not paid from the same purse, the share that thinks, and one look at samples.
 #
 # What to keep of every run with verifiable rewards, so that you can see this afterwards: the verifier's version, the reward's components one by
@@ -1888,7 +1889,7 @@ pictures = [
 for ax, (title, curves) in zip(axes.flat, pictures):
     for name, (diary, key) in curves.items():
         ax.plot(*series(diary, key), label=name)
-    ax.set(xlabel="RL step")
+    ax.set(xlabel="RL step", yscale="log" if title.startswith("3") else "linear")
     ax.set_title(title, fontsize=9)
     ax.legend(fontsize=7, frameon=False)
 rows = [n for n in (8, 16, 32, 64, 128) if n <= len(tokens)]
@@ -1901,13 +1902,13 @@ plt.show()
 # | | symptom | cause | how to see it | mend |
 # |---|---|---|---|---|
 # | 1 | reward flat | dead groups: all answers of a prompt earn the same | share of dead groups near 1 | larger groups, easier prompts, a reward with steps |
-# | 2 | reward jumps or collapses | learning rate too high, or batches too small | falls back far below where it was | lower the rate, more prompts per step |
-# | 3 | KL explodes | wrong sign, rate too high, beta too small | KL of several nats per token | check the sign by a unit test, then rate, then beta |
+# | 2 | reward jumps or collapses | learning rate too high, or batches too small | falls back far below its best | lower the rate, more prompts per step |
+# | 3 | KL explodes | wrong sign, rate too high, beta too small | KL near 1 nat per token and above | check the sign by a unit test, then rate, then beta |
 # | 4 | policy barely moves | beta too large | KL near 0, reward where it was | lower beta by factors of 3 |
 # | 5 | ratios pile up at the clip edge | clip range too narrow for so many inner epochs | large share of clipped tokens | fewer inner epochs or a wider range |
 # | 6 | outputs repeat | entropy has collapsed | few distinct answers, entropy near 0 | lower rate, larger beta, look at samples |
 # | 7 | reward rises, truth falls | the verifier is hacked | an independent judge disagrees | mend the verifier, start again from before |
-# | 8 | out of memory | activations of a backward pass grow with answers x tokens | the line on the right | micro-batches with advantages from the whole batch; shorter answers |
+# | 8 | out of memory | activations of a backward pass grow with answers x tokens | picture 8 | micro-batches with advantages from the whole batch; shorter answers |
 #
 # And one row without a picture: **everything looks fine**. Then run the unit tests. Three bugs above looked fine too.
 #
@@ -1921,8 +1922,9 @@ for name, diary in ill.items():
         print(f"  - {sentence}")
 
 # %% [markdown]
-# Curves say that something is wrong sooner than they say what. The wrong sign, the rate, the leash, the rare reward and the fooled verifier are named; of shuffled rewards
-# it sees that the policy moves and that the reward does not. The last three are the silent ones: no curve shows them.
+# Curves say that something is wrong sooner than they say what. The rate, the leash, the narrow clip, the rare reward and the two verifiers that can be fooled are named; the wrong
+# sign and the shuffled rewards stand among the likeliest causes. A symptom has several causes, so a run has often several lines: begin with the one that all of
+# them allow. The last three are the silent ones: no curve shows them.
 
 # %% [markdown]
 # ## What you have now
@@ -1935,6 +1937,3 @@ for name, diary in ill.items():
 # two divisions bias), *DAPO* (token mean, clip-higher, dynamic sampling), *Group Sequence Policy Optimization* (GSPO), Schulman's
 # note *Approximating KL Divergence* (k1, k2, k3), *Proximal Policy Optimization Algorithms* and *High-Dimensional Continuous Control Using Generalized Advantage
 # Estimation*; the documentation of TRL's `GRPOTrainer` and of verl.
-#
-# **Next: notebook 5**, a bonus without points: your own functions on a language model that somebody else has trained, and the same run by TRL's trainer.
-

@@ -1,5 +1,6 @@
 """A class at work: made, collected, graded, graded again, reported."""
 
+import contextlib
 import csv
 import json
 import re
@@ -314,19 +315,21 @@ def test_a_copy_is_found_though_names_and_comments_were_changed():
         + "    return torch.softmax(s / t, 0)",
         "dora": "def weights(x, y):\n    z = [exp(v / y) for v in x]\n    total = sum(z)\n    return torch.tensor([v / total for v in z])",
     }
-    (pair,) = alike({"anna": SOFTMAX, "bo": copy, **others})
-    assert (pair.one, pair.other, pair.share) == ("anna", "bo", 1)
-    assert not alike({"anna": SOFTMAX, "bo": copy}, given=SOFTMAX), "given code makes nobody alike"
+    (pair,) = alike(
+        {"anna": [SOFTMAX], "bo": ["def f(:", "%matplotlib inline\n" + copy], **{whose: [code] for whose, code in others.items()}}
+    )
+    assert (pair.one, pair.other) == ("anna", "bo")
+    assert not alike({"anna": [SOFTMAX], "bo": [copy]}, given=[SOFTMAX]), "given code makes nobody alike"
 
 
 def test_code_of_any_kind_can_be_compared():
     deep = "x = " + "(" * 500 + ")" * 500
-    assert not alike({"anna": deep, "bo": "def f(:", "cleo": "", "dora": "-" * 5000 + "x"})
+    assert not alike({"anna": [deep], "bo": ["def f(:"], "cleo": [], "dora": ["-" * 5000 + "x"]})
 
 
 def test_the_records_are_readable_by_other_programs(graded_once):
     directory, _ = graded_once
     record = json.loads((directory / ".grader/handins/anna/01_double.json").read_text())
     assert record["score"] == 3 and (directory / ".grader/results" / f"{record['result']}.json").exists()
-    with sqlite3.connect(directory / "gradebook.db") as database:
+    with contextlib.closing(sqlite3.connect(directory / "gradebook.db")) as database:
         assert database.execute("select count(*) from submitted_notebook").fetchone() == (4,)

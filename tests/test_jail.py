@@ -109,6 +109,7 @@ def test_seccomp_alone_refuses_processes_signals_and_sockets():
 
 
 @linux
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # of the tests' own processes
 def test_a_layer_that_cannot_be_entered_ends_the_process_before_it_runs(monkeypatch):
     monkeypatch.setattr(jail, "_drop_capabilities", lambda: (_ for _ in ()).throw(OSError("refused")))
     reader, writer = os.pipe()

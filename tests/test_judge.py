@@ -8,7 +8,7 @@ from hands import hand_in, message, outcome, warm_judge
 
 from grader.course import Cell, Notebook
 from grader.inprocess import failure, namespace
-from grader.jail import JailError, Layers
+from grader.jail import JailError, Layers, layers
 from grader.judge import Judge, Limits
 from grader.submission import Submission
 
@@ -198,6 +198,12 @@ def test_brought_functions_are_ours_and_scenarios_run_on_the_learners_side():
     assert warm_judge().judge(Submission(nb, (*nb.cells[:4], worse), ())).points == 0
 
 
+def test_cells_that_run_again_after_a_crash_are_not_held_against_a_hand_in():
+    crash = "import time\ntime.sleep(0.6)\ndef double(x, scale=2.0):\n    import os\n    os._exit(1)"
+    with Judge(limits=Limits(cells=1.5)) as judge:
+        assert outcome(judge.judge(hand_in(double=crash))) == {"twice": False, "gradient": False, "sums": True}
+
+
 def test_a_warm_process_that_was_killed_is_started_again():
     with Judge() as judge:
         assert judge.judge(hand_in()).points == 7
@@ -215,17 +221,27 @@ def test_no_jail_is_refused_in_a_sentence(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "on", [Layers(landlock=7, seccomp=True), Layers(namespaces=True, landlock=7), Layers(bubblewrap=True, namespaces=True)], ids=repr
+    "on",
+    [
+        Layers(landlock=layers().landlock, seccomp=True),
+        Layers(namespaces=True, landlock=layers().landlock),
+        Layers(bubblewrap=True, namespaces=True),
+    ],
+    ids=repr,
 )
 def test_a_jail_of_fewer_layers_judges_too(monkeypatch, on):
     """For containers that refuse namespaces, and for kernels without Landlock or seccomp."""
     monkeypatch.setattr("grader.judge.layers", lambda: on)
     read = "def double(x, scale=2.0):\n    return open('/etc/passwd').read()"
-    signal = "import os, signal\ndef total(numbers):\n    for p in range(2, 40000): \n        try: os.kill(p, 0)\n        except ProcessLookupError: pass\n        except PermissionError: return 6\n    return 6"
+    signal = (
+        "import os\ndef total(numbers):\n    for p in set(range(2, 40000)) - {os.getpid(), os.getppid()}:\n        try: os.kill(p, 0)\n"
+        "        except ProcessLookupError: pass\n        except PermissionError: break\n        else: return None\n    return sum(numbers)"
+    )  # the right answer, if nobody could be signalled
     with Judge() as judge:
         assert judge.judge(hand_in()).points == 7
         result = judge.judge(hand_in(double=read, total=signal))
         assert "FileNotFoundError" in message(result, "twice") or "PermissionError" in message(result, "twice")
+        assert outcome(result)["sums"]
 
 
 def test_many_hand_ins_take_no_more_memory_than_one():

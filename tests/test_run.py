@@ -78,7 +78,7 @@ ILL = {
     ),
     "a reward for 18": (
         {"reward": lambda texts, answers: [float("<answer>18" in t) for t in texts], "lr": 2e-3, "beta": 0.0},
-        ["Different prompts get the same answer", "Reward and truth part", "Answers get shorter"],
+        ["Different prompts get the same answer", "Reward and truth go apart", "Answers get shorter"],
     ),
 }
 

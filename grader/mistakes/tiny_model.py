@@ -148,6 +148,16 @@ def chinese_numerals_too(text):
 
 
 @mistake("extract_answer")
+def compatibility_normalised(text):
+    """All characters with a compatibility form were replaced, not the ten full-width digits alone.
+
+    Hint: Print unicodedata.normalize("NFKC", "½"). Which characters does the exercise speak of?
+    """
+    inside = extract_answer_plain(text)
+    return None if inside is None else unicodedata.normalize("NFKC", inside)
+
+
+@mistake("extract_answer")
 def digits_only(text):
     """The digits of the answer were kept and the rest thrown away.
 
@@ -900,6 +910,15 @@ def every_eos_counts(tokens, eos_id):
 
 
 @mistake("response_mask")
+def up_to_the_second_eos(tokens, eos_id):
+    """The tokens after the first EOS were counted too, up to a second one or to the end.
+
+    Hint: Write down the running count of EOS for a row such as 4, 9, 0, 0. Where has the answer ended, and what is the count from there on?
+    """
+    return (tokens == eos_id).cumsum(-1) <= 1
+
+
+@mistake("response_mask")
 def last_eos(tokens, eos_id):
     """The last EOS was taken as the end.
 
@@ -1560,10 +1579,10 @@ def metrics_after_the_end(policy, reference, optimizer, batch, inner_epochs=2, c
 
 
 @mistake("grpo_step")
-def loss_returned(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
-    """The loss came back instead of the metrics.
+def metrics_not_returned(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """What came back was not the metrics of grpo_objective: the loss, a pair of both, or nothing at all.
 
-    Hint: Two things come from grpo_objective. Which one is to be watched?
+    Hint: Two things come from grpo_objective. Which one is to be watched, and which line hands it on?
     """
     return {"loss": usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta)["policy_loss"]}
 

@@ -33,7 +33,7 @@ from nbgrader.utils import parse_utc
 from traitlets.config import PyFileConfigLoader
 
 from grader.collect import HandIn as Collected
-from grader.collect import Refusal, gather
+from grader.collect import Refusal, gather, placed
 from grader.course import CourseError, Notebook
 from grader.crew import judged
 from grader.files import write_whole
@@ -126,9 +126,10 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
         masters = [read_master(_source(directory, name))[1] for name in _names(directory)]
         refused: dict[str, dict[str, str]] = {}
         before = _refused(directory)
+        held = _remembered(directory / ".grader" / "numbers.json")
         for item in gather(paths):
             before.get(item.student, {}).pop(item.filename, None)  # the file has come again
-            reason = item.reason if isinstance(item, Refusal) else _file(directory, item, masters, say)
+            reason = item.reason if isinstance(item, Refusal) else _file(directory, item, masters, held, say)
             if reason:
                 refused.setdefault(item.student, {})[item.filename] = reason
                 say(f"{item.student or 'nobody'}  {item.filename}  refused: {reason}")
@@ -137,13 +138,16 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
         return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
 
 
-def _file(directory: Path, item: Collected, masters: Sequence[Notebook], say: Say) -> str:
+def _file(directory: Path, item: Collected, masters: Sequence[Notebook], held: dict[str, str], say: Say) -> str:
     """Files one hand-in, unless a newer one lies there. Returns why it cannot be used ("" if it can)."""
     try:
         name = read_submission(item.data, item.filename, masters).notebook.name
     except Unreadable as e:
         return str(e)
-    path = directory / "submitted" / item.student / name / f"{name}.ipynb"
+    except Exception as e:  # code nested so deep that Python gives up: one hand-in stops no other
+        return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
+    student = placed(item, name, held)
+    path = directory / "submitted" / student / name / f"{name}.ipynb"
     stamp = path.with_name("timestamp.txt")
     when = datetime.fromtimestamp(int(item.mtime), UTC)
     known = _time(stamp) if path.exists() else None
@@ -152,10 +156,11 @@ def _file(directory: Path, item: Collected, masters: Sequence[Notebook], say: Sa
     elif known == when and path.read_bytes() == item.data:
         line = "there already"
     else:
+        write_whole(directory / ".grader" / "numbers.json", json.dumps(held, ensure_ascii=False))
         write_whole(stamp, f"{when:%Y-%m-%d %H:%M:%S} UTC")
         write_whole(path, item.data)
         line = "filed" if known is None else f"filed in the place of the one of {known:%Y-%m-%d %H:%M}"
-    say("  ".join([item.student, name, line, *item.notes]))
+    say("  ".join([student, name, line, *item.notes]))
     return ""
 
 
@@ -169,7 +174,10 @@ def _time(stamp: Path) -> datetime | None:
 
 def _refused(directory: Path) -> dict[str, dict[str, str]]:
     """Student -> file -> why `collect` refused it, and nothing better has come since."""
-    path = directory / ".grader" / "refused.json"
+    return _remembered(directory / ".grader" / "refused.json")
+
+
+def _remembered(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # none yet, or damaged: the files can be collected again

@@ -11,22 +11,23 @@ Whose a file is, by the first of these that there is:
 A zip named to `gather` may hold a whole class (one folder around all the rest is passed over). A zip inside it or inside
 a folder is one student's, and nothing in it can claim to be somebody else's. Nothing is ever unpacked to disk: names
 that come from outside are text, never paths.
+
+When it was handed in is what the platform says: the date of the file, or of the entry in the zip named to `gather`.
+Dates in a student's own zip are the student's: they only tell which of its versions is the newest.
 """
 
 from __future__ import annotations
 
 import io
-import lzma
 import re
 import stat
-import struct
 import time
 import unicodedata
 import zipfile
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,7 +35,8 @@ from grader.notebook_file import MAX_BYTES
 
 MAX_DEPTH = 3  # a zip in a zip in a zip
 MAX_ENTRIES = 50_000  # of a zip
-RATIO = 100  # a zip may unpack to this many times its own size, and a fixed sum on top
+MAX_NAME = 255  # characters, as on a disk; bounds the time that patterns take
+RATIO = 100  # a zip may unpack to this many times its own size, and MAX_BYTES on top
 
 MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?")
 CANVAS = re.compile(r"(?P<name>[^_]+_)(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+)")
@@ -42,18 +44,22 @@ NOTEBOOK = re.compile(r"(?P<name>(?:.+?[ _-]+)?)(?P<file>\d\d_[A-Za-z]\w*?)(?:-\
 COPIED = re.compile(r"^(?:copy[ _]of[ _]+|副本[ _-]*)|[ _]*\(\d{1,3}\)$|[ _]*-[ _]*copy$|[ _-]*的?副本$", re.IGNORECASE)
 SUFFIX = re.compile(r"\.ipynb(?:\.(?:txt|json|download|bin))?$|\.json$|\.zip$", re.IGNORECASE)
 LITTER = re.compile(r"__MACOSX|\..+|Thumbs\.db|desktop\.ini|__pycache__", re.IGNORECASE)
-DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, RuntimeError, OverflowError)
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class HandIn:
-    """A notebook of a student. filename: without what copying added. mtime: seconds since 1970. notes: a sentence each."""
+    """A notebook of a student. filename: without what copying added. mtime: seconds since 1970, as the platform says.
+
+    notes: a sentence each. number: Moodle's, "" where there is none; see `placed`.
+    """
 
     student: str
     filename: str
     data: bytes
     mtime: float
     notes: tuple[str, ...] = ()
+    number: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,14 +75,39 @@ class _Refused(Exception):
     """Why a file is not taken, without its name and the full stop."""
 
 
+class _Budget:
+    """How many bytes a file that was handed in, and all that is in it, may still unpack to: nobody's costs another's."""
+
+    def __init__(self, size: int) -> None:
+        self.left = MAX_BYTES + RATIO * size
+        self.counted: set[zipfile.ZipInfo] = set()
+
+    def read(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+        """At most MAX_BYTES + 1 bytes of an entry, whatever the directory says its size is; counted the first time."""
+        limit = MAX_BYTES if info in self.counted else min(MAX_BYTES, self.left)
+        with archive.open(info) as member:
+            data = member.read(limit + 1)
+        if info not in self.counted:
+            self.counted.add(info)
+            self.left = max(0, self.left - len(data))
+        if limit < len(data) <= MAX_BYTES:
+            raise _Refused("unpacks to far more than its size, as a zip bomb does")
+        return data
+
+
 @dataclass(frozen=True)
 class _File:
-    """A file in a folder or a zip. parts: folders and name. start: its first bytes. read: all bytes, or raises _Refused."""
+    """A file in a folder or a zip. parts: folders and name. start: its first bytes. read: all bytes, or raises.
+
+    mtime: the platform's. saved: what the zip around it says, which may be the student's.
+    """
 
     shown: str
     parts: tuple[str, ...]
     start: bytes
     mtime: float
+    saved: float
+    budget: _Budget
     read: Callable[[], bytes]
 
 
@@ -98,39 +129,50 @@ class _Found:
     refused: str = ""
 
 
-class _Budget:
-    """How many bytes a zip and all zips in it may still unpack to."""
-
-    def __init__(self, size: int, free: int) -> None:
-        self.left = free + RATIO * size
-
-    def take(self, count: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise _Refused("unpacks to far more than its size, as a zip bomb does")
-
-
 def gather(paths: Iterable[Path]) -> Iterator[HandIn | Refusal]:
-    """Every hand-in in the files, folders and zips, one in memory at a time; of versions with one name, the newest."""
+    """Every hand-in in the files, folders and zips, one in memory at a time; of versions with one name, the newest.
+
+    Whatever goes wrong with a file is a Refusal of that file.
+    """
     for path in paths:
         with ExitStack() as stack:
             try:
                 files, container = _opened(path, stack)
-                found = [item for file in files for item in _notebooks(file, container)]
-            except (_Refused, *DAMAGED) as e:
-                yield Refusal("", path.name, f"{path}: {e or 'cannot be read'}.")
+                shelf: _Shelf = {}
+                found = [item for file in files for item in _notebooks(file, container, shelf)]
+            except Exception as e:  # a damaged zip can raise anything
+                yield Refusal("", path.name, f"{path}: {_why(e)}.")
                 continue
             if not found:
                 yield Refusal("", path.name, f"{path}: holds no file.")
             ids = _ids({item.owner for item in found})
-            versions: dict[tuple[str, str], list[_Found]] = defaultdict(list)
-            for item in found:
+            versions: dict[tuple[str, str], list[int]] = defaultdict(list)
+            for place, item in enumerate(found):
                 if item.refused:
                     yield Refusal(ids[item.owner], item.filename, f"{item.file.shown}: {item.refused}.")
                 else:
-                    versions[ids[item.owner], item.filename.lower()].append(item)
-            for (student, _), items in versions.items():
-                yield _newest(student, items)
+                    versions[ids[item.owner], item.filename.lower()].append(place)
+            newest = {max(places, key=lambda n: (found[n].file.mtime, found[n].file.saved, n)): places for places in versions.values()}
+            for place in sorted(newest):  # in the order in which they lie, so that each zip is opened once
+                item = found[place]
+                yield _read(ids[item.owner], item, [found[n] for n in newest[place] if n != place])
+
+
+def placed(item: HandIn, notebook: str, held: dict[str, str]) -> str:
+    """The student id under which to file a hand-in, so that no namesake who comes later takes another's place.
+
+    held: "student/notebook" -> Moodle's number of whose hand-in is filed there, from every `collect` of the class; is
+    brought up to date. Moodle numbers people anew in each of its assignments: a number tells two people apart only
+    within a notebook, and across notebooks there is but the name.
+    """
+    plain = item.student.removesuffix(f"_{item.number}")
+    own = f"{plain}_{item.number}"
+    if item.number:
+        at_home = [student for student in (plain, own) if held.get(f"{student}/{notebook}") == item.number]
+        student = at_home[0] if at_home else own if f"{item.student}/{notebook}" in held else item.student
+        held[f"{student}/{notebook}"] = item.number
+        return student
+    return item.student
 
 
 def clean_name(filename: str) -> str:
@@ -140,22 +182,27 @@ def clean_name(filename: str) -> str:
     return (match["file"] if match else stem) + ".ipynb"
 
 
-def _newest(student: str, items: list[_Found]) -> HandIn | Refusal:
-    newest = max(enumerate(items), key=lambda numbered: (numbered[1].file.mtime, numbered[0]))[1]
+def _read(student: str, item: _Found, others: list[_Found]) -> HandIn | Refusal:
     notes: tuple[str, ...] = ()
-    if len(items) > 1:
-        others = ", ".join(item.file.shown for item in items if item is not newest)
-        notes = (f"There are {len(items)} versions of {newest.filename}; the newest, {newest.file.shown}, was taken, not {others}.",)
+    if others:
+        older = ", ".join(other.file.shown for other in others)
+        notes = (f"There are {len(others) + 1} versions of {item.filename}; the newest, {item.file.shown}, was taken, not {older}.",)
     try:
-        return HandIn(student, newest.filename, newest.file.read(), newest.file.mtime, notes)
-    except (_Refused, *DAMAGED) as e:
-        return Refusal(student, newest.filename, f"{newest.file.shown}: {e}.")
+        return HandIn(student, item.filename, item.file.read(), item.file.mtime, notes, item.owner.number)
+    except Exception as e:  # a damaged zip can raise anything
+        return Refusal(student, item.filename, f"{item.file.shown}: {_why(e)}.")
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, as the end of a sentence."""
+    what = UNPRINTABLE.sub(" ", str(error)).strip(" .")
+    return what if isinstance(error, _Refused) else f"cannot be read ({what or type(error).__name__})"
 
 
 # Whose is it?
 
 
-def _notebooks(file: _File, container: str, owner: _Owner | None = None, budget: _Budget | None = None, depth: int = 0) -> Iterator[_Found]:
+def _notebooks(file: _File, container: str, shelf: _Shelf, owner: _Owner | None = None, depth: int = 0) -> Iterator[_Found]:
     """The notebook that a file is, or those in the zip that it is. owner: of the zip that the file was found in."""
     named, filename = _whose(file.parts, container)
     if owner and (CANVAS.fullmatch(file.parts[-1]) or any(MOODLE.fullmatch(part) for part in file.parts)):
@@ -167,16 +214,14 @@ def _notebooks(file: _File, container: str, owner: _Owner | None = None, budget:
         try:
             if depth == MAX_DEPTH:
                 raise _Refused(f"is a zip within {MAX_DEPTH} others")
-            data = file.read()
-            budget = budget or _Budget(len(data), MAX_BYTES)
-            inside = list(_in_zip(lambda: zipfile.ZipFile(io.BytesIO(file.read())), file.shown, budget))
+            inside = _in_zip(lambda: _from_shelf(shelf, depth, file), file.shown, around=file)
             if not inside:
                 raise _Refused("holds no file")
-        except (_Refused, *DAMAGED) as e:
-            yield _Found(owner, filename, file, str(e))
+        except Exception as e:  # a damaged zip can raise anything
+            yield _Found(owner, filename, file, _why(e))
             return
         for inner in inside:
-            yield from _notebooks(inner, container, owner, budget, depth + 1)
+            yield from _notebooks(inner, container, shelf, owner, depth + 1)
     elif suffix != "zip" and SUFFIX.search(file.parts[-1]):
         yield _Found(owner, filename, file)
     else:
@@ -208,13 +253,14 @@ def _stem(filename: str) -> str:
 def _ids(owners: set[_Owner]) -> dict[_Owner, str]:
     """A student id for each: fit to name a folder, and different for different people."""
     plain = {owner: _safe(owner.name) for owner in owners}
-    ids = list(plain.values())
-    return {owner: id if ids.count(id) == 1 else f"{id}_{owner.number or _digest(owner.name)}" for owner, id in plain.items()}
+    count = Counter(plain.values())
+    return {owner: id if count[id] == 1 else f"{id}_{owner.number or _digest(owner.name)}" for owner, id in plain.items()}
 
 
 def _safe(name: str) -> str:
     name = unicodedata.normalize("NFC", name)
-    return re.sub(r"[^\w.@+-]+", "_", name).strip("._- ")[:80] or "unknown"
+    safe = re.sub(r"[^\w.@+-]+", "_", name).strip("._- ")
+    return safe if 0 < len(safe) <= 80 else f"{safe[:80] or 'unknown'}_{_digest(name)}"  # what was cut off told it from others
 
 
 def _digest(name: str) -> str:
@@ -222,6 +268,16 @@ def _digest(name: str) -> str:
 
 
 # What is in it?
+
+_Shelf = dict[int, tuple[_File, zipfile.ZipFile]]  # at each depth, the student's zip that was opened last
+
+
+def _from_shelf(shelf: _Shelf, depth: int, file: _File) -> zipfile.ZipFile:
+    """A student's zip, opened: once for all that is read from it in a row, and few of them in memory."""
+    if depth not in shelf or shelf[depth][0] is not file:
+        shelf.pop(depth, None)
+        shelf[depth] = file, zipfile.ZipFile(io.BytesIO(file.read()))
+    return shelf[depth][1]
 
 
 def _opened(path: Path, stack: ExitStack) -> tuple[Iterable[_File], str]:
@@ -233,7 +289,7 @@ def _opened(path: Path, stack: ExitStack) -> tuple[Iterable[_File], str]:
     if not zipfile.is_zipfile(path) or path.suffix.lower() != ".zip":
         return [_on_disk(path, (path.name,))], path.resolve().parent.name
     archive = stack.enter_context(zipfile.ZipFile(path))  # opened once: its directory may be long
-    files = list(_in_zip(lambda: nullcontext(archive), path.name, _Budget(path.stat().st_size, 10 * MAX_BYTES)))
+    files = _in_zip(lambda: archive, path.name)
     roots = {file.parts[0] for file in files}
     if len(roots) == 1 and all(len(file.parts) > 1 for file in files) and not MOODLE.fullmatch(roots.pop()):
         files = [replace(file, parts=file.parts[1:]) for file in files]
@@ -248,6 +304,7 @@ def _in_folder(folder: Path) -> Iterator[_File]:
 
 
 def _on_disk(path: Path, parts: tuple[str, ...]) -> _File:
+    parts = tuple(UNPRINTABLE.sub("_", part) for part in parts)
     status = path.lstat()
     regular = stat.S_ISREG(status.st_mode)  # a link may lead to what is not the student's, a pipe never ends
 
@@ -261,32 +318,33 @@ def _on_disk(path: Path, parts: tuple[str, ...]) -> _File:
     if regular:
         with suppress(OSError), path.open("rb") as file:  # `read` will say why
             start = file.read(100)
-    return _File("/".join(parts), parts, start, status.st_mtime, read)
+    return _File("/".join(parts), parts, start, status.st_mtime, status.st_mtime, _Budget(status.st_size), read)
 
 
-def _in_zip(opened: Callable[[], AbstractContextManager[zipfile.ZipFile]], shown: str, budget: _Budget) -> Iterator[_File]:
-    with opened() as archive:
-        if len(archive.infolist()) > MAX_ENTRIES:
-            raise _Refused(f"holds more than {MAX_ENTRIES} files")
-        for info in archive.infolist():
-            parts = _parts(info)
-            if info.is_dir() or any(LITTER.fullmatch(part) for part in parts):
-                continue
+def _in_zip(opened: Callable[[], zipfile.ZipFile], shown: str, around: _File | None = None) -> list[_File]:
+    """The files in a zip. around: the file that it is, where it is a student's own; its date and budget are theirs too."""
+    archive = opened()
+    if len(archive.infolist()) > MAX_ENTRIES:
+        raise _Refused(f"holds more than {MAX_ENTRIES} files")
+    files = []
+    for info in archive.infolist():
+        parts = _parts(info)
+        if info.is_dir() or any(LITTER.fullmatch(part) for part in parts):
+            continue
+        saved, budget = _mtime(info), around.budget if around else _Budget(info.compress_size)
 
-            def read(info: zipfile.ZipInfo = info) -> bytes:
-                if stat.S_ISLNK(info.external_attr >> 16):
-                    raise _Refused("is a link, not a file")
-                if info.flag_bits & 1:
-                    raise _Refused("is locked with a password")
-                with opened() as archive, archive.open(info) as member:
-                    data = member.read(MAX_BYTES + 1)  # never what the directory says its size is
-                budget.take(len(data))
-                return _whole(data)
+        def read(info: zipfile.ZipInfo = info, budget: _Budget = budget) -> bytes:
+            if stat.S_ISLNK(info.external_attr >> 16):
+                raise _Refused("is a link, not a file")
+            if info.flag_bits & 1:
+                raise _Refused("is locked with a password")
+            return _whole(budget.read(opened(), info))
 
-            start = b""
-            with suppress(*DAMAGED), archive.open(info) as member:  # `read` will say why
-                start = member.read(100)
-            yield _File(f"{shown}/{'/'.join(parts)}", parts, start, _mtime(info), read)
+        start = b""
+        with suppress(Exception), archive.open(info) as member:  # `read` will say why
+            start = member.read(100)
+        files.append(_File(f"{shown}/{'/'.join(parts)}", parts, start, around.mtime if around else saved, saved, budget, read))
+    return files
 
 
 def _parts(info: zipfile.ZipInfo) -> tuple[str, ...]:
@@ -300,7 +358,7 @@ def _parts(info: zipfile.ZipInfo) -> tuple[str, ...]:
                 break
             except UnicodeDecodeError:
                 continue
-    parts = (part.strip() for part in re.split(r"[/\\]", name))
+    parts = (UNPRINTABLE.sub("_", part).strip()[-MAX_NAME:] for part in re.split(r"[/\\]", name))
     return tuple(part for part in parts if part not in ("", ".", "..") and not re.fullmatch("[A-Za-z]:", part)) or ("unnamed",)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import json
+import marshal
 import secrets
 import socket
 import subprocess
@@ -222,7 +223,7 @@ class _HandIn:
             self._channel.deadline = min(started + seconds, self._end)
             self._broken, where = None, f"cell {cell.name}" if cell.name else "an added cell"
             try:
-                reply, _, _ = self._ask(where, {"op": "run", "source": cell.source})
+                reply, _, _ = self._ask(where, {"op": "run", "source": _compiled(cell) if cell.kind == "bring" else cell.source})
             except _Trouble as e:
                 self._endless.add(place)
                 self._cells_left -= time.monotonic() - started
@@ -260,7 +261,8 @@ class _HandIn:
             self._break(f"What came from the process of {name} is not an answer")
         if changed:
             call.error = f"changed {', '.join(changed)}"
-            self._fail(f"{name} changed its argument {', '.join(map(repr, changed))} in place; work on a copy.")
+            which = f"its argument {', '.join(map(repr, changed))}"  # in words of the learner's side: it may say anything by them
+            self._fail(*(f"{name} changed {what} in place; work on a copy." for what in ("an argument", which)))
         inputs = [t for t in tensors if t.requires_grad]
         outputs = [needs and (r.is_floating_point() or r.is_complex()) for r, (needs, _) in zip(results, flags, strict=True)]
         if any(outputs):
@@ -329,7 +331,7 @@ class _HandIn:
             error, kind, text = _error(reply["error"])
             where = str(reply["error"].get("where", "")) if isinstance(reply["error"], dict) else ""
             text += f" (in {where[:60]})" if where.isidentifier() and where != name else ""
-            ours = f"{name} is not written yet." if kind == "NotImplementedError" else f"{name} raised {kind}."
+            ours = f"{name} is not written yet." if kind == "NotImplementedError" else f"{name} raised an error."
             error._words = (ours, ours if kind == "NotImplementedError" else f"{name} raised {text}")
             raise error
 
@@ -379,6 +381,12 @@ def _error(said: Any) -> tuple[Exception, str, str]:
         return (made if issubclass(made, Exception) else RuntimeError)(text.partition(": ")[2]), kind, text
     except TypeError:  # a kind that wants other arguments
         return RuntimeError(text), kind, text
+
+
+def _compiled(cell: Cell) -> str:
+    """A cell of the course's own that runs on the learner's side, without its text: it answers an exercise of an earlier notebook."""
+    code = marshal.dumps(compile(cell.source, f"<{cell.name}>", "exec", optimize=2))
+    return f"import marshal\nexec(marshal.loads({code!r}))"
 
 
 def _visible_words(check: Cell, error: Exception) -> str:

@@ -9,20 +9,22 @@ import warnings
 from collections.abc import Iterator
 
 MAX_PARSED = 100_000  # characters; a longer cell is pasted data, and is searched by pattern
+MAX_DEPTH = 100  # of a syntax tree; what walks one takes up to four of Python's 1000 frames for a level
 INVISIBLE = str.maketrans({"\u00a0": " ", "\u3000": " ", "\u200b": None, "\ufeff": None})  # what web pages and mail put into code
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def parsed(source: str) -> ast.Module | None:
-    """The syntax tree, magics and shell lines left blank; None where Python would refuse the cell."""
+    """The syntax tree, magics and shell lines left blank; None where Python would refuse the cell or it nests too deeply."""
     if len(source) > MAX_PARSED:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about "\d" in the learner's strings
-            return ast.parse(_without_magics(source))
+            tree = ast.parse(_without_magics(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    return tree if _is_shallow(tree) else None
 
 
 def mended(source: str) -> str:
@@ -74,7 +76,7 @@ def additions(source: str, original: str, taken: set[str]) -> str:
     known = {ast.dump(node) for node in before.body}
     taken = taken | {name for node in before.body for name in _bound(node)}
     lines = source.splitlines()
-    kept = []
+    kept: dict[int, str] = {}  # by its number, once: many statements can stand on one line
     for node in tree.body:
         imports = isinstance(node, ast.Import | ast.ImportFrom)
         constant = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
@@ -82,8 +84,8 @@ def additions(source: str, original: str, taken: set[str]) -> str:
             continue
         if imports or not _bound(node) & taken:
             first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            kept += lines[first - 1 : node.end_lineno]
-    return "\n".join(kept)
+            kept |= enumerate(lines[first - 1 : node.end_lineno], first)
+    return "\n".join(kept.values())
 
 
 def bound(source: str) -> set[str]:
@@ -93,9 +95,20 @@ def bound(source: str) -> set[str]:
 
 
 def _without_magics(source: str) -> str:
-    """The same number of lines, with IPython's own syntax made harmless."""
+    """The same number of lines, with IPython's own syntax made harmless.
+
+    No two neighbours in a pattern can match the same character, so that it takes linear time on any line.
+    """
     source = re.sub(r"^([ \t]*)(?:[%!?].*|[\w.]+\?{1,2}[ \t]*$)", r"\1pass", source, flags=re.MULTILINE)
-    return re.sub(r"^([ \t]*[\w, .]+=[ \t]*)[%!].*", r"\1None", source, flags=re.MULTILINE)
+    return re.sub(r"^([\w, .\t]*=[ \t]*)[%!].*", r"\1None", source, flags=re.MULTILINE)
+
+
+def _is_shallow(tree: ast.AST) -> bool:
+    """Whether the tree has at most MAX_DEPTH levels; looked at level by level, for it may be too deep to walk."""
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return not level
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
@@ -132,9 +145,10 @@ def _calls(node: ast.stmt, name: str) -> bool:
 
 def _is_todo(node: ast.AST) -> bool:
     """Is it what a stub says? (An error with words of its own is the learner's.)"""
-    return (
-        isinstance(node, ast.Raise) and node.exc is not None and ast.unparse(node.exc) in ("NotImplementedError", "NotImplementedError()")
-    )
+    error = node.exc if isinstance(node, ast.Raise) else None
+    if isinstance(error, ast.Call) and not error.args and not error.keywords:
+        error = error.func
+    return isinstance(error, ast.Name) and error.id == "NotImplementedError"
 
 
 def _says_nothing(node: ast.stmt) -> bool:

@@ -16,8 +16,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import bleach
 import nbformat
 from nbconvert.exporters import NotebookExporter
+from nbconvert.filters import strip_files_prefix
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbgrader.api import Gradebook, MissingEntry
@@ -44,12 +46,17 @@ from grader.marks import read_book
 from grader.submission import Submission, Unreadable, read_submission
 
 LEARNERS = ("solution", "answer")  # the cells whose source is the learner's
+TAGS = bleach.ALLOWED_TAGS | {
+    *("h1", "h2", "h3", "h4", "h5", "h6", "p", "br", "hr", "div", "span", "pre", "sub", "sup", "del", "dl", "dt", "dd"),
+    *("img", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"),
+}
 BROUGHT = "# Your own function of an earlier notebook stood here; grading uses the course's, so that a slip costs points only once."
 
 
 def configure(c: Config) -> None:
     """Puts the judge into nbgrader's pipeline: what a class's nbgrader_config.py calls."""
     c.Autograde.exporter_class = HandInExporter
+    c.HTMLExporter.filters = {"strip_files_prefix": harmless}  # what the formgrader's template sends all Markdown through
     c.Exporter.optimistic_validation = True  # once a notebook, not once a step
     # CheckCellMetadata and ClearMetadata are left out: no metadata of a learner's gets past Rebuild.
     c.Autograde.sanitize_preprocessors = [Rebuild, ClearOutput, DeduplicateIds, OverwriteKernelspec, OverwriteCells]
@@ -57,6 +64,11 @@ def configure(c: Config) -> None:
     c.CsvExportPlugin.to = "nbgrader-export.csv"  # not over the grades.csv of `grader grade`
     c.GenerateFeedback.exporter_class = FeedbackPage
     c.GenerateFeedback.preprocessors = [Marked, ClearHiddenTests]
+
+
+def harmless(html: str) -> str:
+    """HTML without scripts: the formgrader shows what learners wrote, in the browser of whoever gives the points."""
+    return bleach.clean(strip_files_prefix(html), tags=TAGS, attributes={"*": ["class", "id"], "a": ["href"], "img": ["src", "alt"]})
 
 
 class HandInExporter(NotebookExporter):

@@ -134,7 +134,8 @@ class _Reading:
             ours = self.lines[id(cell)]
             if not ours or cell.markdown == raw.code:
                 return 0.0
-            return len(lines & ours) / len(ours if cell.kind == "machinery" else lines | ours)  # machinery has a long table behind
+            common = len(lines & ours)
+            return common / (len(ours) if cell.kind == "machinery" else len(lines) + len(ours) - common)  # machinery ends in a long table
 
         best = max(others, key=likeness)
         return best if likeness(best) >= ALIKE else None
@@ -228,15 +229,15 @@ class _Reading:
 
     def answer(self, cell: Cell) -> str:
         """A written answer: every text cell that has its id, or else what follows its question, and the cells added behind."""
-        starts = [i for i, (_, match) in enumerate(self.raw) if match is cell]
+        starts = {i for i, (_, match) in enumerate(self.raw) if match is cell}
         if not starts:
             question = self.notebook.cells[self.place[id(cell)] - 1]
-            starts = [i + 1 for i, (_, match) in enumerate(self.raw) if match is question and question.markdown]
+            starts = {i + 1 for i, (_, match) in enumerate(self.raw) if match is question and question.markdown}
         texts: dict[str, None] = {}
-        for start in starts:
-            for raw, match in self.raw[start:]:
-                if match not in (cell, None) or (raw.code and match is None):
-                    break
+        within = False
+        for i, (raw, match) in enumerate(self.raw):
+            within = (within or i in starts) and (match is cell or (match is None and not raw.code))
+            if within:
                 texts[raw.source.replace(PLACEHOLDER, "").strip()] = None
         return "\n\n".join(text for text in texts if text)
 

@@ -6,8 +6,10 @@ the other side is measured before anything is allocated for it, and is decoded i
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import operator
 import socket
 import struct
 import time
@@ -27,6 +29,7 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LIMIT = 64 * 2**20  # bytes of one message
 TEXT_LIMIT = 4 * 2**20  # bytes of its JSON, which takes many times that once it is decoded
+MAX_ROWS = 2**20  # of a tensor, and of those that it is made of; tolist() makes a list of each
 _HEADER = struct.Struct(">IQ")  # bytes of JSON, bytes of numbers
 
 
@@ -86,6 +89,14 @@ def _refuse_odd(t: torch.Tensor) -> None:
         raise NotData(f"a tensor of {t.dtype}")
     if t.numel() * t.itemsize > LIMIT:
         raise NotData(f"a tensor of {t.numel() * t.itemsize:,} bytes, more than the {LIMIT:,} that can cross")
+    if _is_unwieldy(t.shape):
+        raise NotData(f"a tensor of shape {tuple(t.shape)}, which has too many dimensions or rows")
+
+
+def _is_unwieldy(shape: Sequence[int]) -> bool:
+    """Whether a tensor of few numbers, or none at all, can grow large in our hands: as nested lists, or as a sum over no rows."""
+    outer = [max(n, 1) for n in (shape if 0 in shape else shape[:-1])]
+    return len(shape) > 16 or sum(itertools.accumulate(outer, operator.mul)) > MAX_ROWS
 
 
 def unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
@@ -211,7 +222,7 @@ class Channel:
 
 
 def _form(name: str, shape: list[int], requires_grad: bool, leaf: bool) -> tuple[torch.dtype, list[int], tuple[bool, bool], int]:
-    if not isinstance(shape, list) or len(shape) > 16 or any(type(n) is not int or not 0 <= n < 2**48 for n in shape):
+    if not isinstance(shape, list) or any(type(n) is not int or not 0 <= n < 2**48 for n in shape) or _is_unwieldy(shape):
         raise ValueError("an impossible shape")
     dtype = DTYPES[name]
     return dtype, shape, (requires_grad is True, leaf is True), math.prod(shape) * dtype.itemsize

@@ -1067,6 +1067,11 @@ def flat(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
+def drawn(seed):
+    """A number that a seed gives, for a model whose own seed may be seen."""
+    return int(torch.randint(10**6, (1,), generator=torch.Generator().manual_seed(seed)))
+
+
 def tiny_policy(seed):
     """A model so small that a step takes milliseconds, with opinions of its own."""
     model, draw = TinyModel(width=8, layers=1, heads=2), torch.Generator().manual_seed(seed)
@@ -1138,8 +1143,8 @@ def by_hand(batch, beta, seed):
 
 for k, p, room in ((10, 3, 5), (11, 8, 3)):
     batch = tiny_batch(SEED + k, p, room)
-    right, kl_by_hand = by_hand(batch, 0.1, SEED + k)
-    told = tiny_training([batch], seed=SEED + k, lr=0.3, beta=0.1)
+    right, kl_by_hand = by_hand(batch, 0.1, drawn(SEED + k))
+    told = tiny_training([batch], seed=drawn(SEED + k), lr=0.3, beta=0.1)
     assert (told["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
     assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
     assert told["reference_moved"] == 0
@@ -1153,13 +1158,33 @@ size = got["change"].norm()
 assert abs(size - 0.0691) < 2e-4, f"with a second batch the policy moved by {size:.4f}, expected 0.0691. What is left in the gradients from the first batch?"
 assert abs(got["kl"] - 0.3149) < 2e-4, f"metrics['kl'] of the second batch is {got['kl']:.4f}, expected 0.3149"
 ### BEGIN HIDDEN TESTS
+def by_hand(batch, beta, seed):
+    """The first update, token by token, at a learning rate of 1, and the mean k3. Nothing has moved: the ratio is 1, nothing is clipped."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    rewards, ids, start = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+    loss, kls = 0.0, []
+    for text, keep, reward, mine in zip(batch["tokens"], batch["mask"].tolist(), rewards, ids):
+        group = [r for r, g in zip(rewards, ids) if g == mine]
+        mean = sum(group) / len(group)
+        std = (sum((r - mean) ** 2 for r in group) / len(group)) ** 0.5
+        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
+        for t in [start + k for k, real in enumerate(keep) if real]:
+            d = (ref - now)[t - 1, text[t]].item()
+            kls.append(math.exp(d) - 1 - d)
+            slope = beta * (1 - math.exp(d)) - (reward - mean) / max(std, 1e-6)  # of the loss, by this log-probability
+            loss = loss + slope * now[t - 1, text[t]] / sum(keep) / len(ids)
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
+    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
+
+
+seed = drawn(SEED + 20)
 batches = [tiny_batch(SEED + k) for k in (20, 21, 20)]
-told = tiny_training(batches, seed=SEED + 20, lr=3e-4, beta=0.1)  # so slow that the policy stays where it is
+told = tiny_training(batches, seed=seed, lr=3e-4, beta=0.1)  # so slow that the policy stays where it is
+assert len(told["changes"]) == len(told["metrics"]) == 3
 for batch, change, metrics in zip(batches, told["changes"], told["metrics"]):
-    alone = tiny_training([batch], seed=SEED + 20, lr=3e-4, beta=0.1)
-    right, kl_alone = alone["changes"][0], alone["metrics"][0]["kl"]
-    assert right.norm() > 0 and (change - right).norm() < 0.02 * right.norm()
-    assert abs(metrics["kl"] - kl_alone) < 1e-3 * kl_alone
+    right, kl_by_hand = by_hand(batch, 0.1, seed)
+    assert (change / 3e-4 - right).norm() < 0.03 * right.norm()
+    assert abs(metrics["kl"] - kl_by_hand) < 5e-3 * kl_by_hand
 ### END HIDDEN TESTS
 
 # %% check old_stays_old points=1
@@ -1210,9 +1235,9 @@ def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
 
 for k, clip_range in ((30, 0.2), (31, 0.1)):
     batch = tiny_batch(SEED + k)
-    right, first = by_loops(batch, 3, clip_range, 0.02, 1.0, SEED + k)
-    assert (tiny_training([batch], SEED + k, 1.0, 3, clip_range, 0.02)["changes"][0] - right).norm() < 2e-3 * right.norm()
-    assert abs(tiny_training([batch], SEED + k, 1.0, 1, clip_range, 0.02)["metrics"][0]["kl"] - first) < 1e-3 * first
+    right, first = by_loops(batch, 3, clip_range, 0.02, 1.0, drawn(SEED + k))
+    assert (tiny_training([batch], drawn(SEED + k), 1.0, 3, clip_range, 0.02)["changes"][0] - right).norm() < 2e-3 * right.norm()
+    assert abs(tiny_training([batch], drawn(SEED + k), 1.0, 1, clip_range, 0.02)["metrics"][0]["kl"] - first) < 1e-3 * first
 ### END HIDDEN TESTS
 
 # %% check dead_groups_feel_the_leash points=1
@@ -1241,8 +1266,8 @@ def leash_alone(batch, beta, seed):
 
 for beta in (0.3, 0.05):
     batch = tiny_batch(SEED + 40) | {"rewards": torch.full((10,), 0.5)}
-    right, kl_by_hand = leash_alone(batch, beta, SEED + 40)
-    told = tiny_training([batch], seed=SEED + 40, beta=beta)
+    right, kl_by_hand = leash_alone(batch, beta, drawn(SEED + 40))
+    told = tiny_training([batch], seed=drawn(SEED + 40), beta=beta)
     assert (told["changes"][0] - 0.1 * right).norm() < 2e-3 * 0.1 * right.norm()
     assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
 ### END HIDDEN TESTS
@@ -1271,8 +1296,8 @@ def leash_alone(batch, beta, seed):
 
 for lr in (0.1, 0.02):
     batch = tiny_batch(SEED + 50) | {"rewards": torch.full((10,), 0.5)}
-    right, kl_by_hand = leash_alone(batch, 40.0, SEED + 50)
-    told = tiny_training([batch], seed=SEED + 50, lr=lr, beta=40.0)
+    right, kl_by_hand = leash_alone(batch, 40.0, drawn(SEED + 50))
+    told = tiny_training([batch], seed=drawn(SEED + 50), lr=lr, beta=40.0)
     assert abs(told["changes"][0].norm() - lr) < 1e-3 * lr
     assert (told["changes"][0] - lr * right).norm() < 2e-3 * lr
     assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
@@ -1285,26 +1310,49 @@ assert {"policy_loss", "kl", "clip_fraction"} <= set(metrics), f"metrics has the
 got = [metrics[k] for k in ("policy_loss", "kl", "clip_fraction")]
 assert all(abs(a - b) < 1e-3 for a, b in zip(got, [-0.0806, 0.376, 0.6667])), f"after three inner epochs policy_loss, kl and clip_fraction are {[round(x, 4) for x in got]}, expected [-0.0806, 0.376, 0.6667]. Of which inner epoch are these?"
 ### BEGIN HIDDEN TESTS
-def mean_k3(policy, reference, batch):
-    """Token by token."""
-    kls = []
-    for text, keep in zip(batch["tokens"], batch["mask"].tolist()):
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [batch["prompt_length"] + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-    return sum(kls) / len(kls)
+def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
+    """The same update, answer by answer and token by token: the mean k3 of each inner epoch."""
+    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
+    parameters = list(policy.parameters())
+    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+
+    def log_probs(model, i):  # of the answer of text i, all by itself
+        logits = model(batch["tokens"][i : i + 1])[0]
+        return [(logits[t - 1] - logits[t - 1].logsumexp(0))[batch["tokens"][i, t]] for t in own[i]]
+
+    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
+    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
+    with torch.no_grad():
+        ref, old = ([log_probs(m, i) for i in range(len(own))] for m in (reference, policy))
+    seen = []
+    for _ in range(inner_epochs):
+        loss, kls = 0.0, []
+        for i, ts in enumerate(own):
+            mean = sum(groups[i]) / len(groups[i])
+            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
+            advantage = (rewards[i] - mean) / max(std, 1e-6)
+            for k, now in enumerate(log_probs(policy, i)):
+                ratio = (now - old[i][k]).exp()
+                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=torch.Tensor.item)
+                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
+                kls.append(away.item())
+                loss = loss - (worse - beta * away) / len(ts) / len(own)
+        seen.append(sum(kls) / len(kls))
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
+        norm = sum((g**2).sum() for g in gradients) ** 0.5
+        with torch.no_grad():
+            for q, g in zip(parameters, gradients):
+                q -= lr * g / max(1.0, norm.item())
+    return seen
 
 
 told_apart = 0
 for k in range(60, 70):
-    batch, policy, reference = tiny_batch(SEED + k), tiny_policy(SEED + k), tiny_policy(SEED + k + 1)
-    first = mean_k3(policy, reference, batch)
-    two_epochs = tiny_training([batch], SEED + k, 0.5, 2, 0.2, 0.05)["changes"][0]  # the third begins where they lead
-    nn.utils.vector_to_parameters(flat(policy) + two_epochs, policy.parameters())
-    last = mean_k3(policy, reference, batch)
+    batch, seed = tiny_batch(SEED + k), drawn(SEED + k)
+    first, *_, last = by_loops(batch, 3, 0.2, 0.05, 0.5, seed)
     if abs(last - first) > 0.03 * first:  # a batch that does not move the KL says nothing
-        metrics = tiny_training([batch], SEED + k, 0.5, 3, 0.2, 0.05)["metrics"][0]
+        metrics = tiny_training([batch], seed, 0.5, 3, 0.2, 0.05)["metrics"][0]
         assert abs(metrics["kl"] - last) < 2e-3 * last
         told_apart += 1
     if told_apart == 2:

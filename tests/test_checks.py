@@ -125,6 +125,17 @@ def test_a_cheat_scores_nothing(notebook, kind):
     assert not passed
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_scenario_that_tells_less_passes_nothing(count):
+    """It runs on the learner's side, where a hand-in may put its own in the place of it."""
+    notebook = next(nb for nb in COURSE if nb.of_kind("scenario"))
+    names = namespace(notebook)
+    for scenario in notebook.of_kind("scenario"):
+        names[scenario.name] = lambda *args, **kwargs: {"changes": [torch.ones(9)] * count, "metrics": [{}] * count, "reference_moved": 0.0}
+        checks = [c for c in notebook.of_kind("check") if scenario.name in c.source]
+        assert checks and all(failure(c, names)[0] for c in checks)
+
+
 @pytest.mark.parametrize("notebook", COURSE, ids=lambda nb: nb.name)
 def test_the_table_of_mistakes_and_checks(notebook, record_property):
     """Printed, so that a check that catches nothing and a mistake without a name are seen; each check must catch a known mistake.

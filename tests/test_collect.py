@@ -2,13 +2,14 @@
 
 import io
 import os
+import time
 import zipfile
 import zlib
 
 import pytest
 
 from grader import collect
-from grader.collect import HandIn, Refusal, clean_name, gather
+from grader.collect import HandIn, Refusal, clean_name, gather, placed
 
 JUNE, JULY = (2026, 6, 1, 12, 0, 0), (2026, 7, 1, 12, 0, 0)
 
@@ -243,3 +244,127 @@ def test_a_class_is_read_one_hand_in_at_a_time(tmp_path):
     items = gather([tmp_path / "c.zip"])
     assert next(items).data == b"0"
     assert sum(1 for _ in items) == 2999
+
+
+# One student and the others
+
+
+def moodle(**work):
+    """A class as Moodle gives it: the first student has number 11."""
+    return [(f"{name}_{n}_assignsubmission_file_/{file}", data, JUNE) for n, (name, (file, data)) in enumerate(work.items(), 11)]
+
+
+def odd_compression():
+    data = bytearray(zipped({"02_grpo_loss.ipynb": b"1"}))
+    data[8] = data[data.index(b"PK\x01\x02") + 10] = 77
+    return bytes(data)
+
+
+@pytest.mark.parametrize("error", [RecursionError, MemoryError, NotImplementedError, AssertionError, zipfile.BadZipFile, zlib.error])
+@pytest.mark.parametrize("inner", ["eve.zip", "02_grpo_loss.ipynb"])
+def test_whatever_reading_one_hand_in_raises_the_others_are_taken(tmp_path, monkeypatch, error, inner):
+    eve = zipped({"02_grpo_loss.ipynb": b"1"}) if inner.endswith("zip") else b"eve"
+    put(tmp_path, {"c.zip": zipped(moodle(al=("a.ipynb", b"1"), eve=(inner, eve), hal=("a.ipynb", b"3")))})
+    read = collect._whole
+
+    def whole(data):
+        if data == eve:
+            raise error("two\nlines.")
+        return read(data)
+
+    monkeypatch.setattr(collect, "_whole", whole)
+    found, refused = taken(tmp_path / "c.zip")
+    assert found == {("al", "a.ipynb"): b"1", ("hal", "a.ipynb"): b"3"}
+    assert [(r.student, r.reason) for r in refused] == [
+        ("eve", f"c.zip/eve_12_assignsubmission_file_/{inner}: cannot be read (two lines).")
+    ]
+
+
+def test_an_odd_compression_is_refused(tmp_path):
+    put(tmp_path, {"c.zip": zipped(moodle(eve=("hw.zip", odd_compression()), hal=("a.ipynb", b"3")))})
+    found, (refused,) = taken(tmp_path / "c.zip")
+    assert found == {("hal", "a.ipynb"): b"3"}
+    assert refused.student == "eve" and "compression" in refused.reason
+
+
+def test_nobodys_bombs_cost_another_a_hand_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(collect, "MAX_BYTES", 1_000_000)
+    files = [(f"Eve_12_assignsubmission_file_/{i:02}_x.ipynb", bytes(990_000), JUNE) for i in range(13)]
+    bombs = zipped({f"{i:02}_x.ipynb": bytes(600_000) for i in range(8)})
+    files += [("Mal_13_assignsubmission_file_/hw.zip", bombs, JUNE), ("Zed_14_assignsubmission_file_/a.ipynb", b"z" * 10_000, JUNE)]
+    (tmp_path / "c.zip").write_bytes(zipped(files))
+    *others, zed = gather([tmp_path / "c.zip"])
+    assert (zed.student, zed.data) == ("Zed", b"z" * 10_000)
+    refused = [item for item in others if isinstance(item, Refusal)]
+    assert refused and all(item.student == "Mal" and "as a zip bomb does" in item.reason for item in refused)
+
+
+def test_dates_in_a_students_own_zip_do_not_count(tmp_path):
+    early = zipped([("02_grpo_loss.ipynb", b"new", JUNE), ("a/02_grpo_loss.ipynb", b"old", (1980, 1, 1, 0, 0, 0))])
+    july = time.mktime((*JULY, 0, 0, -1))
+    put(tmp_path, {"c.zip": zipped({"Gus_1_assignsubmission_file_/hw.zip": zipped({"in.zip": early})}, JULY), "f/gus.zip": early})
+    os.utime(tmp_path / "f" / "gus.zip", (july, july))
+    for path in ("c.zip", "f"):
+        (item,) = gather([tmp_path / path])
+        assert item.mtime == july
+        assert item.data == b"new", "they tell which of the student's versions is the newest"
+
+
+def test_a_students_zip_is_opened_once_for_all_that_is_in_it(tmp_path, monkeypatch):
+    many = zipped({f"{i}.ipynb": b"1" for i in range(2000)})
+    some = zipped({f"{i}.ipynb": b"2" for i in range(0, 2000, 2)}, JULY)  # the newest is now in one zip, now in the other
+    put(tmp_path, {"c.zip": zipped([("Eve_1_assignsubmission_file_/w.zip", zipped({"a.zip": many, "b.zip": some}), JUNE)])})
+    opened, original = [], zipfile.ZipFile
+    monkeypatch.setattr(zipfile, "ZipFile", lambda file: opened.append(file) or original(file))
+    items = list(gather([tmp_path / "c.zip"]))
+    assert len(items) == 2000 and sum(item.data == b"2" for item in items) == 1000
+    assert len(opened) <= 6  # the class, w.zip, then a.zip and b.zip: to see what is in them, and to read it
+
+
+def test_long_names_in_a_zip_take_no_time(tmp_path):
+    began = time.monotonic()
+    put(tmp_path, {"eve.zip": zipped({"01_a" * 16_000 + ".ipynb": b"1", "_" * 65_000 + "!.ipynb": b"2"})})
+    assert sorted(taken(tmp_path)[0].values()) == [b"1", b"2"]
+    assert time.monotonic() - began < 5
+
+
+def test_names_that_cannot_be_printed_are_made_so(tmp_path):
+    put(tmp_path, {"eve.zip": zipped({"a\x1b[2J\nb.pdf": b"1"})})
+    (tmp_path / os.fsdecode(b"\xff.pdf")).write_bytes(b"1")
+    _, refused = taken(tmp_path)
+    assert len(refused) == 2 and all(r.reason.encode().isascii() and r.filename.isprintable() for r in refused)
+
+
+def filed(held, notebook, *names):
+    """Where the hand-ins of one `collect` are filed; names: "Ada_11"."""
+    folder = io.BytesIO(zipped({f"{name}_assignsubmission_file_/{notebook}.ipynb": b"1" for name in names}))
+    files = collect._in_zip(lambda: zipfile.ZipFile(folder), "c.zip")
+    owners = [collect._whose(file.parts, "c")[0] for file in files]
+    ids = collect._ids(set(owners))
+    return [placed(HandIn(ids[o], f"{notebook}.ipynb", b"1", 0.0, (), o.number), notebook, held) for o in owners]
+
+
+def test_a_namesake_who_comes_later_takes_nobodys_place():
+    held = {}
+    assert filed(held, "01_a", "Ada L_111", "Bo_112") == ["Ada_L", "Bo"]
+    assert filed(held, "01_a", "Ada L_999") == ["Ada_L_999"]
+    assert filed(held, "01_a", "Ada L_111") == ["Ada_L"], "the same person again"
+    assert filed(held, "01_a", "Ada L_999", "Ada L_111", "Ada L_7") == ["Ada_L_999", "Ada_L", "Ada_L_7"]
+    assert filed(held, "02_b", "Ada L_205", "Bo_206") == ["Ada_L", "Bo"], "Moodle numbers people anew in each assignment"
+
+
+def test_namesakes_who_came_together_keep_their_places():
+    held = {}
+    assert filed(held, "01_a", "Li Wei_1", "Li Wei_2") == ["Li_Wei_1", "Li_Wei_2"]
+    assert filed(held, "01_a", "Li Wei_2") == ["Li_Wei_2"]
+    assert filed(held, "01_a", "Li Wei_3", "Li Wei_1") == ["Li_Wei_3", "Li_Wei_1"]
+
+
+def test_gather_tells_the_number_that_tells_namesakes_apart(tmp_path):
+    put(tmp_path, {"c.zip": zipped({**{n: d for n, d, _ in moodle(ada=("a.ipynb", b"1"))}, "bo/a.ipynb": b"2"})})
+    assert [(item.student, item.number) for item in gather([tmp_path / "c.zip"])] == [("ada", "11"), ("bo", "")]
+
+
+def test_names_that_are_cut_short_stay_different_people():
+    ids = [collect._safe(name) for name in ("x" * 100 + "a", "x" * 100 + "b", "!!!", "???")]
+    assert len(set(ids)) == 4

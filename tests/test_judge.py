@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hands import hand_in, message, outcome, warm_judge
@@ -105,8 +106,8 @@ HIDDEN = "got = f(1)\n### BEGIN HIDDEN TESTS\nassert f(4711) == 4712, f'{f(4711)
     ("function", "words"),
     {
         "def f(x): return x": "Check 0: a hidden test fails.",
-        "def f(x):\n    if x > 9: raise ValueError(x)\n    return x": "Check 0: in a hidden test, f raised ValueError.",
-        "def f(x):\n    if x > 9: raise type(f'Given{x}', (KeyError,), {})\n    return x": "Check 0: in a hidden test, f raised KeyError.",
+        "def f(x):\n    if x > 9: raise ValueError(x)\n    return x": "Check 0: in a hidden test, f raised an error.",
+        "def f(x):\n    if x > 9: raise type(f'Given{x}', (KeyError,), {})\n    return x": "Check 0: in a hidden test, f raised an error.",
         "def f(x):\n    if x > 9: return {x}\n    return x": "Check 0: in a hidden test, f gave back something that is not data",
         "def f(x):\n    if x > 9: return str(x)\n    return x": "Check 0: a hidden test fails.",
         "def f(x):\n    if x > 9: return None\n    return x": "Check 0: a hidden test fails.",
@@ -194,6 +195,9 @@ def test_brought_functions_are_ours_and_scenarios_run_on_the_learners_side():
     both = Cell("scenario", "both", "def both(x): return f(helper(x))")
     nb = Notebook(nb.name, (nb.cells[0], bring, nb.cells[1], both, nb.cells[2]))
     worse = Cell("extra", "", "def helper(x): return 7")
+    told = replace(nb.cells[2], source="import inspect\ndef f(x): raise ValueError(inspect.getsource(helper))")
+    result = warm_judge().judge(Submission(nb, (*nb.cells[:2], told, nb.cells[3]), ()))
+    assert "could not get source code" in result.checks[0].message, "what answers an earlier exercise comes without its text"
     assert warm_judge().judge(Submission(nb, nb.cells[:4], ())).points == 1
     assert warm_judge().judge(Submission(nb, (*nb.cells[:4], worse), ())).points == 0
 

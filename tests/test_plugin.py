@@ -7,8 +7,10 @@ import sys
 import nbformat
 import pytest
 from conftest import COURSE
+from nbconvert.exporters import HTMLExporter
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import ClearHiddenTests
+from nbgrader.server_extensions.formgrader import handlers
 from toy import hand_in_bytes, put, toy_course
 from traitlets.config import Config
 
@@ -129,3 +131,17 @@ def test_a_result_belongs_to_one_hand_in_and_one_set_of_tests(tmp_path):
     assert first == result_id(b"hand-in", source) != result_id(b"other", source)
     source.write_bytes(b"another")
     assert first != result_id(b"hand-in", source)
+
+
+def test_what_a_learner_wrote_does_nothing_in_the_browser_of_a_grader():
+    c = Config()
+    configure(c)
+    c.HTMLExporter.template_name, c.HTMLExporter.extra_template_basedirs = "formgrade", [handlers.template_path]
+    marks = {"grade": True, "solution": True, "grade_id": "why", "points": 2, "schema_version": 3, "locked": False, "task": False}
+    text = "# Why\n\nHello <script>alert(1)</script> <img src=x onerror=alert(2)> [here](javascript:alert(3)) **bold** $x < y$"
+    text += "\n\n|a|b|\n|-|-|\n|1|2|"
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, metadata={"nbgrader": marks})])
+    page, _ = HTMLExporter(config=c).from_notebook_node(nb, resources={"index": 0, "total": 1, "nbgrader": {}, "mathjax_url": ""})
+    cell = page[page.index("Hello") - 200 : page.index("<td>2</td>")]
+    assert "<strong>bold</strong>" in cell and "<p>" in cell and "<h1" in cell
+    assert "<script" not in cell and "<img src=x onerror" not in cell and "javascript:" not in cell

@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from unittest.mock import MagicMock
 
 import pytest
@@ -10,7 +11,7 @@ from submissions.mangled import MENDED, REFUSED, as_bytes, code, edit, find, ins
 from submissions.toy import ANSWERS, open_file, solved, toy_course
 
 from grader.inprocess import failure
-from grader.learner_code import defines, parsed
+from grader.learner_code import additions, defines, effort, overwrites, parsed
 from grader.submission import Unreadable, read_submission
 
 
@@ -182,6 +183,64 @@ def test_code_made_to_break_a_parser_is_only_a_syntax_error():
     for hostile in ("-" * 300_000 + "1", "(" * 90_000, "a" + ".b" * 45_000, "lambda:" * 12_000 + "0", "x\0", "'\ud800'", "if 1:\n" * 9_000):
         assert parsed(hostile) is None
         assert defines(hostile) == frozenset()
+
+
+@pytest.mark.parametrize("depth", [30, 90, 120, 400, 900])
+@pytest.mark.parametrize(
+    "nested",
+    {
+        "elif": lambda n: "if q:\n    pass\n" + "elif q:\n    pass\n" * n,
+        "sum": lambda n: "raise E(1" + "+1" * n + ")",
+        "attributes": lambda n: "raise a" + ".b" * n,
+        "calls": lambda n: "raise a" + "()" * n,
+        "lambdas": lambda n: "raise E(" + "lambda: " * n + "0)",
+        "not": lambda n: "raise " + "not " * n + "q",
+        "lists": lambda n: "raise E(" + "[" * n + "]" * n + ")",
+    }.values(),
+)
+def test_code_of_any_depth_is_read(nested, depth, file, course):
+    hostile = nested(depth)
+    inside = "def doubled(x):\n    y = x\n    " + hostile.replace("\n", "\n    ")
+    for text in (hostile, inside):
+        assert parsed(text) is None if depth > 100 else parsed(text) is not None or depth > 80
+        assert defines(text) == ({"doubled"} if text is inside else frozenset())
+        assert overwrites(text, {"doubled"}) == set()
+        assert effort(text, "doubled") in (1, 10_000)
+        assert additions(text, "", set()) in ("", text.rstrip())
+    find(file, "setup")["source"] += "\n" + hostile
+    find(file, "doubled")["source"] = inside
+    find(file, "centred")["source"] = behind = ANSWERS["centred"] + "\n" + hostile
+    assert answers(read(file, course))["doubled"] == inside
+    assert answers(read(file, course))["centred"] == behind
+
+
+@pytest.mark.parametrize(
+    "line", [" " * 99_000 + "!", "a " * 49_000 + "!", "a" * 99_000 + "?b", "\t" * 99_000 + "=!", "def" + " " * 99_000 + "("]
+)
+def test_a_line_of_any_length_is_read_in_linear_time(line):
+    started = time.monotonic()
+    parsed("x = 0\n" + line)
+    defines(line + "0" * 9_000)
+    assert time.monotonic() - started < 2
+
+
+def test_an_answer_in_thousands_of_cells_is_read_in_linear_time(file, course):
+    for _ in range(4_000):
+        insert_after(
+            file, "why_zero", {"cell_type": "markdown", "source": "Because. " * 500, "metadata": {"nbgrader": {"grade_id": "why_zero"}}}
+        )
+    started = time.monotonic()
+    assert "Because. Because." in answers(read(file, course))["why_zero"]
+    assert time.monotonic() - started < 10
+
+
+def test_what_is_added_on_one_line_is_kept_once():
+    line = "import re; " * 5_000
+    assert additions(f"x = 1\n{line}\ny = 2", "x = 1", set()) == f"{line}\ny = 2"
+
+
+def test_magics_may_stand_behind_any_name_they_are_given_to():
+    assert defines("a, b.c = !ls\n  \nd\t=\t%pwd\nx ? 1\ndef f(x):\n    y = %who\n") == frozenset({"f"})
 
 
 def test_whatever_the_bytes_are_it_is_read_or_refused(file, course):

@@ -122,9 +122,8 @@ def whole_class(count: int) -> None:
     kinds = Counter("a reason" if row["reason"] and not row["score"] else "a grade" for row in rows)
     checks = [c for c in rows[0] if c and c.count("/") == 2 and c.startswith(NAME)]
     wrong = [r["student"] for r in rows if r["score"] and abs(float(r["score"]) - sum(float(r[c] or 0) for c in checks)) > 1e-9]
-    print(
-        f"\na class of {count}: {wall:.0f} s of the clock, {cpu:.0f} CPU s, {memory} MiB in the largest process (a hostile hand-in's may be); {dict(kinds)}"
-    )
+    print(f"\na class of {count}: {wall:.0f} s of the clock, {cpu:.0f} CPU s, {dict(kinds)}")
+    print(f"{memory} MiB in the largest process, which may be that of a hostile hand-in")
     print(f"students in grades.csv: {len({r['student'] for r in rows})}; sums that do not agree with their parts: {len(wrong)}")
     shutil.rmtree(folder.parent)
 

@@ -1501,7 +1501,7 @@ def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, u
 # come back down once it has? And when will the clip act most?
 
 # %% show the_run
-policy = copy.deepcopy(base)
+policy, history = copy.deepcopy(base), []
 if run["device"] == "cuda":
     torch.cuda.reset_peak_memory_stats()
 history = train(policy, "the run", run["steps"], plot=True)
@@ -1963,7 +1963,8 @@ plt.show()
 # What does `read_curves` make of all these runs? **Guess**: which illnesses does it name rightly, and about which can it say nothing?
 
 # %% show second_opinion
-ill = failures | {"a rare reward": rare, "beta 10": stuck, "a reward for 18": parrot, "lenient verifier": hacked, "clip .02, four updates": epsilons["clip 0.02"]} | silent
+narrow = train(copy.deepcopy(base), "clip .02, four updates", half, clip_range=0.02, inner_epochs=4)
+ill = failures | {"a rare reward": rare, "beta 10": stuck, "a reward for 18": parrot, "lenient verifier": hacked, "clip .02, four updates": narrow} | silent
 for name, diary in ill.items():
     print(f"{name}:")
     for sentence in read_curves(diary) or ["nothing looks ill"]:

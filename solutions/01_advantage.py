@@ -1090,7 +1090,7 @@ draw = random.Random(SEED + 34)
 for _ in range(20):
     p, target = draw.uniform(0.02, 0.98), draw.uniform(0.03, 0.9)
     size = smallest_group_size(p, target)
-    assert number(size) == int(number(size)) and size >= 2
+    assert number(size) == int(number(size)) and 2 <= size <= 1000
     dead = [math.prod([p] * n) + math.prod([1 - p] * n) for n in (int(size) - 1, int(size))]
     assert dead[1] <= target < dead[0] or min(abs(d - target) for d in dead) < 1e-9
 assert [number(smallest_group_size(0.5, t)) for t in (0.5, 0.125, 0.03125)] == [2, 4, 6]  # exact: at most the target

@@ -11,7 +11,6 @@ import ast
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -72,8 +71,7 @@ def _pieces(cells: Sequence[str]) -> frozenset[str]:
 
 def _words(source: str) -> list[str]:
     if tree := parsed(source):
-        with suppress(RecursionError):
-            return [word for statement in tree.body for word in _read(statement, _numbered(statement))]
+        return [word for statement in tree.body for word in _read(statement, _numbered(statement))]
     return source.split()
 
 

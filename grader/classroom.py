@@ -144,7 +144,7 @@ def _file(directory: Path, item: Collected, masters: Sequence[Notebook], held: d
         name = read_submission(item.data, item.filename, masters).notebook.name
     except Unreadable as e:
         return str(e)
-    except Exception as e:  # code nested so deep that Python gives up: one hand-in stops no other
+    except Exception as e:  # ours, of something that nobody thought of: one hand-in stops no other
         return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
     student = placed(item, name, held)
     path = directory / "submitted" / student / name / f"{name}.ipynb"

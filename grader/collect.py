@@ -165,14 +165,16 @@ def placed(item: HandIn, notebook: str, held: dict[str, str]) -> str:
     brought up to date. Moodle numbers people anew in each of its assignments: a number tells two people apart only
     within a notebook, and across notebooks there is but the name.
     """
+    if not item.number:
+        return item.student
     plain = item.student.removesuffix(f"_{item.number}")
     own = f"{plain}_{item.number}"
-    if item.number:
-        at_home = [student for student in (plain, own) if held.get(f"{student}/{notebook}") == item.number]
-        student = at_home[0] if at_home else own if f"{item.student}/{notebook}" in held else item.student
-        held[f"{student}/{notebook}"] = item.number
-        return student
-    return item.student
+    for student in (plain, own):
+        if held.get(f"{student}/{notebook}") == item.number:
+            return student
+    student = own if f"{item.student}/{notebook}" in held else item.student
+    held[f"{student}/{notebook}"] = item.number
+    return student
 
 
 def clean_name(filename: str) -> str:

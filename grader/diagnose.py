@@ -26,7 +26,7 @@ from grader.hints import shapes
 from grader.inprocess import REPLAYED, alarm, namespace
 from grader.learner_cell import Feedback
 from grader.mistakes import Version, versions
-from grader.wire import image, pack, to_bytes, unpack
+from grader.wire import image, pack, to_bytes, unpack, vjp
 
 try:
     import resource
@@ -242,13 +242,7 @@ def _replay(names: Mapping[str, Any], call: Call, answer: Call) -> None:
         return
     for went, _ in call.products:
         try:
-            asked = [(r, g) for r, g in zip(results, went, strict=True) if g is not None]
-            came = (
-                torch.autograd.grad([r for r, _ in asked], leaves, [g for _, g in asked], retain_graph=True, allow_unused=True)
-                if leaves and asked
-                else [None] * len(leaves)
-            )
-            answer.products.append((None, copied(list(came))))
+            answer.products.append((None, copied(vjp(results, went, leaves))))
         except _TooLong:
             raise
         except Exception as e:

@@ -228,6 +228,20 @@ def _form(name: str, shape: list[int], requires_grad: bool, leaf: bool) -> tuple
     return dtype, shape, (requires_grad is True, leaf is True), math.prod(shape) * dtype.itemsize
 
 
+def vjp(
+    results: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None], leaves: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Vector-Jacobian products, one for each leaf, with the gradients that came for the results (None: nothing came).
+
+    Raises RuntimeError where a result has no graph.
+    """
+    with torch.enable_grad():
+        asked = [(r * g).sum() for r, g in zip(results, gradients, strict=True) if g is not None]
+    if not leaves or not asked:
+        return [None] * len(leaves)
+    return list(torch.autograd.grad(asked, leaves, retain_graph=True, allow_unused=True))  # of sums: given gradients, torch imports a lot
+
+
 def image(value: Any) -> Any:
     """Equal for equal values of an argument, NaN included; None for what is no longer data."""
     tensors: list[torch.Tensor] = []

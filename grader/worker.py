@@ -21,7 +21,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from grader.jail import Layers, kill, settle, spawn
-from grader.wire import Channel, Closed, NotData, image, pack, unpack
+from grader.wire import Channel, Closed, NotData, image, pack, unpack, vjp
 
 TEXT = 2000  # characters of an error that cross
 
@@ -164,13 +164,9 @@ class Side:
 
     def _vjp(self, head: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         leaves, results = self._graphs[head["call"]]
-        with torch.enable_grad():
-            asked = [(r * g).sum() for r, g in zip(results, unpack(head["grads"], tensors), strict=True) if g is not None]
-        gradients: tuple[torch.Tensor | None, ...] = ()
-        if leaves and asked:  # of sums: to be given gradients, torch imports hundreds of modules
-            gradients = torch.autograd.grad(asked, leaves, retain_graph=True, allow_unused=True)
+        gradients = vjp(results, unpack(head["grads"], tensors), leaves)
         found: list[torch.Tensor] = []
-        return {"result": pack([None if g is None else g.detach() for g in gradients] or [None] * len(leaves), found)}, found
+        return {"result": pack([None if g is None else g.detach() for g in gradients], found)}, found
 
 
 def _described(error: BaseException) -> dict[str, str]:

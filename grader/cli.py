@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -26,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)  # tensors are tiny here: a second thread would only wait for the first
     try:
-        return options.command(options)
+        with _no_lost_ctrl_c():
+            return options.command(options)
     except (CourseError, JailError) as e:
         return _refuse(e)
     except BrokenPipeError:  # `| head` has seen enough
@@ -36,6 +40,24 @@ def main(arguments: list[str] | None = None) -> int:
         return _refuse(f"{e.filename or 'this machine'}: {e.strerror}")
     except KeyboardInterrupt:
         return _refuse("stopped; run the same command again", 130)
+
+
+@contextlib.contextmanager
+def _no_lost_ctrl_c() -> Iterator[None]:
+    """Python only prints what is raised in a finalizer, of which a large class has many: Ctrl-C comes again a moment later."""
+    before = sys.unraisablehook
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if lost.exc_type is KeyboardInterrupt:
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _parser() -> argparse.ArgumentParser:

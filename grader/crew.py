@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -70,12 +71,13 @@ def _judge(allow_no_jail: bool) -> Connection:
     """Starts a judge. It ends by itself when the other end of its pipe is gone, however that came about."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a child begins with it: Ctrl-C is for the process that starts it
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # the child inherits it: Ctrl-C is for us, now or below
     try:
         context.Process(target=_serve, args=(theirs, allow_no_jail), daemon=True).start()
     finally:
-        signal.signal(signal.SIGINT, before)
         theirs.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return ours
 
 

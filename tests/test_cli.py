@@ -1,10 +1,15 @@
 """`grader check` as a person and as a program use it."""
 
 import json
+import signal
+import sys
+import time
+import types
 
 import pytest
 from conftest import COURSE
 
+from grader import cli
 from grader.cli import main
 from grader.demo import hand_in, write_hand_ins
 from grader.mistakes import versions
@@ -85,3 +90,30 @@ def test_a_mistake_in_one_exercise_costs_that_exercise_only(tmp_path, capsys):
     path.write_text(to_text(hand_in(NOTEBOOK, {wrong.exercise: wrong.source})), encoding="utf-8")
     _, out, _ = run(capsys, "check", path, "--json")
     assert {c["exercise"] for c in json.loads(out)["checks"] if c["points"] is not None and not c["passed"]} == {wrong.exercise}
+
+
+def test_ctrl_c_in_a_finalizer_is_not_lost(capsys, monkeypatch):
+    class Finalized:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def command(options):
+        Finalized()
+        time.sleep(30)
+
+    monkeypatch.setattr(cli, "_doctor", command)
+    before, hook = signal.signal(signal.SIGINT, signal.default_int_handler), sys.unraisablehook
+    try:
+        assert main(["doctor"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "grader: stopped; run the same command again\n"
+    assert sys.unraisablehook is hook
+
+
+def test_another_error_in_a_finalizer_is_told_as_ever(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: told.append(lost.exc_type))
+    with cli._no_lost_ctrl_c():
+        sys.unraisablehook(types.SimpleNamespace(exc_type=ValueError))
+    assert told == [ValueError]

@@ -109,6 +109,26 @@ def test_ctrl_c_is_one_sentence_and_the_next_run_goes_on(directory, undisturbed,
     assert grades(directory) == grades(undisturbed)
 
 
+def test_ctrl_c_while_a_judge_starts_is_not_lost(directory, tmp_path, monkeypatch):
+    start = multiprocessing.get_context("spawn").Process.start
+
+    def interrupted(process):
+        os.kill(os.getpid(), signal.SIGINT)
+        start(process)
+
+    monkeypatch.setattr(multiprocessing.get_context("spawn").Process, "start", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), contextlib.closing(judged(work(directory, tmp_path), 1)) as results:
+            next(results)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    for process in multiprocessing.active_children():
+        process.join(60)
+        assert process.exitcode == 0, "Ctrl-C reached the judge that was being started"
+
+
 def test_the_judges_of_a_killed_command_end_too(directory):
     with killed(directory) as command:
         while "[1/" not in command.stdout.readline():

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from grader.asleep import put_to_sleep
 from grader.course import Cell, Notebook
 from grader.diagnose import Call, copied, diagnose, explain, told
 from grader.inprocess import alarm, execute, failure
@@ -91,6 +92,7 @@ class Judge:
                 "this machine offers no jail for the learners' code: install bubblewrap (apt install bubblewrap) on Linux, "
                 "or grade with --no-jail (c.Judge.allow_no_jail for nbgrader): scores stay safe, your files do not"
             )
+        put_to_sleep("matplotlib.pyplot")  # given cells import it, checks never draw
         self._limits = limits
         self._warm = _Warm()
 

@@ -56,6 +56,8 @@ SAME = {  # (the learner's function, a check): the check passes in a notebook, a
     "own errors are their base": ("class Mine(ValueError): pass\ndef f(x): raise Mine('no')", "try:\n    f(1)\nexcept ValueError as e:\n    assert str(e) == 'no'"),
     "writing into a leaf is an error": ("def f(x): x += 1; return x", "try:\n    f(torch.ones(2, requires_grad=True))\nexcept RuntimeError as e:\n    assert 'leaf' in str(e)\nelse:\n    assert False"),
     "numpy wants no gradient": ("def f(x): return float(x.numpy().sum())", "try:\n    f(torch.ones(2, requires_grad=True))\nexcept RuntimeError:\n    pass\nelse:\n    assert False"),
+    "an optimizer of its own": ("def f(x):\n    x = x.clone().requires_grad_()\n    for kind in (torch.optim.SGD, torch.optim.AdamW):\n        o = kind([x], lr=0.1)\n        plan = torch.optim.lr_scheduler.StepLR(o, 1)\n        o.zero_grad()\n        (x ** 2).sum().backward()\n        o.step()\n        plan.step()\n        o.load_state_dict(o.state_dict())\n    return x.detach()", "assert torch.allclose(f(torch.ones(2)), torch.full((2,), 0.6992))"),
+    "compiled": ("def f(x): return torch.compile(lambda y: y * 2, backend='eager')(x)", "x = torch.ones(2, requires_grad=True)\nf(x).sum().backward()\nassert x.grad.tolist() == [2, 2]"),
     "optimizer": ("def f(x): return (x ** 2).sum()", "x = torch.ones(2, requires_grad=True)\no = torch.optim.SGD([x], lr=0.1)\nfor _ in range(3):\n    o.zero_grad()\n    f(x).backward()\n    o.step()\nassert torch.allclose(x, torch.full((2,), 0.8**3))"),
 }  # fmt: skip
 
@@ -207,6 +209,11 @@ def test_cells_that_run_again_after_a_crash_are_not_held_against_a_hand_in():
     crash = "import time\ntime.sleep(0.6)\ndef double(x, scale=2.0):\n    import os\n    os._exit(1)"
     with Judge(limits=Limits(cells=1.5)) as judge:
         assert outcome(judge.judge(hand_in(double=crash))) == {"twice": False, "gradient": False, "sums": True}
+
+
+def test_an_optimizer_does_not_wait_for_torchs_compiler():
+    function = "import sys\ndef f(x):\n    torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1).step()\n    return 'torch._dynamo.config' in sys.modules"
+    assert judged(function, "assert f(0) is False").points == 1
 
 
 def test_a_warm_process_that_was_killed_is_started_again():

@@ -1,0 +1,27 @@
+"""Modules that are slow to come and of which nothing may ever be asked."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+
+def put_to_sleep(name: str, **known: Callable[..., Any]) -> None:
+    """From now on `import name` costs nothing; the module comes when something of it is used that is not in `known`."""
+    sys.modules.setdefault(name, _Asleep(name, known))
+
+
+class _Asleep(types.ModuleType):
+    def __init__(self, name: str, known: dict[str, Callable[..., Any]]):
+        super().__init__(name)
+        self.__dict__.update(known)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # asked by those who look through all modules
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)

@@ -34,7 +34,7 @@ DISK = 64 * 2**20  # bytes of each scratch folder (they live in memory)
 FILES = 128  # open at once
 PROCESSES = 64  # threads too; does not bind root, where seccomp and MEMORY do
 HERE = Path(__file__).resolve().parent
-LEARNERS_SIDE = ("__init__.py", "wire.py", "worker.py", "jail.py")  # of this package, nothing else
+LEARNERS_SIDE = ("__init__.py", "asleep.py", "wire.py", "worker.py", "jail.py")  # of this package, nothing else
 
 
 class JailError(Exception):

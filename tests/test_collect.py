@@ -322,10 +322,10 @@ def test_a_students_zip_is_opened_once_for_all_that_is_in_it(tmp_path, monkeypat
 
 
 def test_long_names_in_a_zip_take_no_time(tmp_path):
-    began = time.monotonic()
+    began = time.process_time()
     put(tmp_path, {"eve.zip": zipped({"01_a" * 16_000 + ".ipynb": b"1", "_" * 65_000 + "!.ipynb": b"2"})})
     assert sorted(taken(tmp_path)[0].values()) == [b"1", b"2"]
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_names_that_cannot_be_printed_are_made_so(tmp_path):

@@ -218,10 +218,10 @@ def test_code_of_any_depth_is_read(nested, depth, file, course):
     "line", [" " * 99_000 + "!", "a " * 49_000 + "!", "a" * 99_000 + "?b", "\t" * 99_000 + "=!", "def" + " " * 99_000 + "("]
 )
 def test_a_line_of_any_length_is_read_in_linear_time(line):
-    started = time.monotonic()
+    started = time.process_time()
     parsed("x = 0\n" + line)
     defines(line + "0" * 9_000)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_an_answer_in_thousands_of_cells_is_read_in_linear_time(file, course):
@@ -229,9 +229,9 @@ def test_an_answer_in_thousands_of_cells_is_read_in_linear_time(file, course):
         insert_after(
             file, "why_zero", {"cell_type": "markdown", "source": "Because. " * 500, "metadata": {"nbgrader": {"grade_id": "why_zero"}}}
         )
-    started = time.monotonic()
+    started = time.process_time()
     assert "Because. Because." in answers(read(file, course))["why_zero"]
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_what_is_added_on_one_line_is_kept_once():

@@ -72,12 +72,17 @@ def _judge(allow_no_jail: bool) -> Connection:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     resource_tracker.ensure_running()  # its start would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # the child inherits it: Ctrl-C is for us, now or below
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # the child inherits it: Ctrl-C is for us alone, below
     try:
         context.Process(target=_serve, args=(theirs, allow_no_jail), daemon=True).start()
     finally:
         theirs.close()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+    for number in came[:1]:
+        signal.raise_signal(number)
     return ours
 
 

@@ -89,9 +89,16 @@ def test_fingerprints_may_differ_in_the_last_digits_only(tmp_path):
     (feedback,) = [c for c in nb.cells if c.id == "feedback"]
     line = next(line for line in feedback.source.splitlines() if line.startswith('  ["'))
     number = float(line.rstrip("],").rsplit(",", 1)[1])
-    for change, stale in ((1 + 1e-7, False), (1.01, True)):
-        other = line.rstrip("],").rsplit(",", 1)[0] + f",{number * change + (change - 1)!r}]],"
+    same = [
+        f"{number * (1 + 1e-7)!r}]],",
+        f"{number + 1e-17!r}]],",
+        f"{number:.5g}]],",
+    ]  # another processor, what is left of a zero, a digit less
+    other = [f"{number * 1.01 + 0.01!r}]],", '"a"]],', f"{number}]", f"{number}]]," + "[1]]", f"{number}],[]],"]
+    for end in same + other:
+        changed = line.rstrip("],").rsplit(",", 1)[0] + "," + end
         (tmp_path / name).write_text(
-            files[name].replace(line.replace('"', '\\"').rstrip(","), other.replace('"', '\\"').rstrip(",")), encoding="utf-8"
+            files[name].replace(line.replace('"', '\\"').rstrip(","), changed.replace('"', '\\"').rstrip(",")), encoding="utf-8"
         )
+        stale = end in other
         assert bool(list(differences(files, tmp_path))) == stale

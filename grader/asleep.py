@@ -11,7 +11,11 @@ from typing import Any
 
 def put_to_sleep(name: str, **known: Callable[..., Any]) -> None:
     """From now on `import name` costs nothing; the module comes when something of it is used that is not in `known`."""
-    sys.modules.setdefault(name, _Asleep(name, known))
+    if name not in sys.modules:
+        sys.modules[name] = _Asleep(name, known)
+        package, _, own = name.rpartition(".")
+        if package:
+            setattr(importlib.import_module(package), own, sys.modules[name])
 
 
 class _Asleep(types.ModuleType):

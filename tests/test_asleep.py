@@ -38,6 +38,13 @@ def test_a_part_of_it_wakes_it(package):
     assert importlib.import_module(package + ".part").weight == 4 and is_awake(package)
 
 
+def test_a_part_that_sleeps_is_found_in_its_package(package):
+    put_to_sleep(package + ".part")
+    module = importlib.import_module(package)
+    assert module.part is sys.modules[package + ".part"] and not is_awake(package + ".part")
+    assert module.part.weight == 4 and module.part is sys.modules[package + ".part"] and is_awake(package + ".part")
+
+
 def test_what_it_does_not_have_is_told_as_ever(package):
     put_to_sleep(package)
     with pytest.raises(AttributeError, match="colour"):

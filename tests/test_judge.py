@@ -216,6 +216,14 @@ def test_an_optimizer_does_not_wait_for_torchs_compiler():
     assert judged(function, "assert f(0) is False").points == 1
 
 
+def test_pictures_come_when_they_are_drawn_and_from_the_second_hand_in_on_without_waiting():
+    draws = "import sys\nimport matplotlib.pyplot\nHERE = hasattr(sys.modules['matplotlib.pyplot'], '__file__')\ndef f(x):\n    fig, ax = matplotlib.pyplot.subplots()\n    return HERE, len(ax.plot([1, 2]))"
+    nb = notebook("def f(x): return x", "assert f(0) == (False, 1)", "assert f(0) == (True, 1)")
+    with Judge() as judge:
+        results = [judge.judge(Submission(nb, (nb.cells[0], replace(nb.cells[1], source=draws)), ())) for _ in range(2)]
+    assert [[v.passed for v in result.checks] for result in results] == [[True, False], [False, True]]
+
+
 def test_a_warm_process_that_was_killed_is_started_again():
     with Judge() as judge:
         assert judge.judge(hand_in()).points == 7

@@ -22,13 +22,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from hands import HOSTILE_HAND_INS  # noqa: E402
-from submissions import mangled  # noqa: E402
-
-from grader.course import Notebook, read_course  # noqa: E402
-from grader.demo import hand_in  # noqa: E402
+from grader.course.build import answer_key, learner_notebook, to_text  # noqa: E402
+from grader.course.source import Notebook, read_course  # noqa: E402
+from grader.feedback.release import answered  # noqa: E402
 from grader.mistakes import versions  # noqa: E402
-from grader.release import answer_key, learner_notebook, to_text  # noqa: E402
+from tests.intake.submissions import mangled  # noqa: E402
+from tests.judge.hands import HOSTILE_HAND_INS  # noqa: E402
 
 NAME = "02_grpo_loss"
 BIN = Path(sys.executable).parent
@@ -36,14 +35,14 @@ BIN = Path(sys.executable).parent
 
 def texts(notebook: Notebook, count: int) -> list[str]:
     """Hand-ins as a class gives them: two of five right, one unsolved, two with a mistake; no two the same file."""
-    right, open_ = to_text(hand_in(notebook, {})), to_text(learner_notebook(answer_key(notebook)))
+    right, open_ = to_text(answered(notebook)), to_text(learner_notebook(answer_key(notebook)))
     wrong = [v for v in versions(NAME) if v.wrong and v.name not in ("table_by_raw_id",)]
     chosen = [wrong[i * 7 % len(wrong)] for i in range(count)]
     kinds = (
         lambda i: right,
         lambda i: right,
         lambda i: open_,
-        *[lambda i: to_text(hand_in(notebook, {chosen[i].exercise: chosen[i].source}))] * 2,
+        *[lambda i: to_text(answered(notebook, {chosen[i].exercise: chosen[i].source}))] * 2,
     )
     return [kinds[i % 5](i).replace('"nbformat": 4', f'"nbformat": 4{" " * (i + 1)}') for i in range(count)]
 
@@ -89,9 +88,9 @@ def ours(folder: Path, hand_ins: dict[str, str | bytes]) -> tuple[float, float, 
 
 def spoiled(notebook: Notebook) -> list[str | bytes]:
     """Broken and hostile hand-ins, one of each kind."""
-    clean = to_text(hand_in(notebook, {}))
+    clean = to_text(answered(notebook))
     broken = [build(json.loads(clean)) for name, (build, _, _) in mangled.REFUSED.items() if name not in ("another_courses_notebook",)]
-    hostile = [to_text(hand_in(notebook, {"first_step_gradient": h.text})) for h in HOSTILE_HAND_INS]
+    hostile = [to_text(answered(notebook, {"first_step_gradient": h.text})) for h in HOSTILE_HAND_INS]
     return [data if isinstance(data, str | bytes) else json.dumps(data) for data in [*broken, *hostile]]
 
 

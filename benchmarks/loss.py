@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from grader.course import read_notebook
-from grader.inprocess import namespace
+from grader.course.source import read_notebook
+from grader.course.trusted import namespace
 
 ROOT = Path(__file__).parent.parent
 LOOP = """

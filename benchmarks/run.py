@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 matplotlib.use("Agg")
 
-from grader.course import read_notebook  # noqa: E402
-from grader.inprocess import execute, namespace  # noqa: E402
+from grader.course.source import read_notebook  # noqa: E402
+from grader.course.trusted import execute, namespace  # noqa: E402
 
 FIRST_SEED = 200  # settings were chosen on 100 to 107
 ENOUGH = 0.95

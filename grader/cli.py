@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # a grammar that jsonschema builds for 1.6 s and nobody here asks for
-
 import torch
 
-from grader.course import ROOT, CourseError, read_course
-from grader.jail import JailError, layers
-from grader.judge import Judge, Result
-from grader.submission import Unreadable, read_submission
+from grader.classroom.atomic import write_whole
+from grader.course.source import ROOT, CourseError, read_course
+from grader.intake.match import Unreadable, read_submission
+from grader.judge.judge import Judge, Result
+from grader.sandbox.jail import JailError, layers
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -192,23 +191,17 @@ def _jail_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(options: argparse.Namespace) -> int:
-    from grader.release import build, differences  # here for the same reason
+    from grader.feedback.release import differences, released  # here for the same reason
 
-    files = build(ROOT / "solutions")
-    stale = list(differences(files, ROOT))
-    if options.check:
-        for sentence in stale:
-            print(sentence, file=sys.stderr)
-        return 1 if stale else 0
-    for name, text in files.items():
-        path = ROOT / name
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+    files = released(ROOT / "solutions")
+    stale = dict(differences(files, ROOT))
+    for name, sentence in stale.items():
+        if options.check or name not in files:
+            print(f"{name}: {sentence}", file=sys.stderr)
+        else:
+            write_whole(ROOT / name, files[name])
             print(f"built {name}")
-    for sentence in differences(files, ROOT):
-        print(sentence, file=sys.stderr)
-    return 0
+    return 1 if options.check and stale else 0
 
 
 def _refuse(sentence: object, status: int = 2) -> int:

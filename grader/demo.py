@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
-from nbformat import NotebookNode
 
 from grader.cli import main
-from grader.course import ROOT, Notebook, read_course
-from grader.inprocess import namespace
+from grader.course.build import learner_notebook, to_text
+from grader.course.source import ROOT, Notebook, read_course
+from grader.course.trusted import namespace
+from grader.feedback.release import answer_key, answered
 from grader.mistakes import versions
-from grader.release import answer_key, learner_notebook, to_text
 
 RUN = "04_train_a_tiny_model"
 TYPICAL = {  # notebook -> known mistakes that are often made, by name
@@ -25,24 +24,14 @@ TYPICAL = {  # notebook -> known mistakes that are often made, by name
 }
 
 
-def hand_in(notebook: Notebook, answers: Mapping[str, str]) -> NotebookNode:
-    """A learner's notebook with every exercise answered: by the source in `answers`, else as the key does."""
-    nb = learner_notebook(answer_key(notebook))
-    keys = {cell.name: cell.source for cell in notebook.of_kind("solution", "bring", "answer")}
-    for cell in nb.cells:
-        if cell.id in keys:
-            cell.source = answers.get(cell.id, keys[cell.id])
-    return nb
-
-
 def write_hand_ins(folder: Path, course: list[Notebook]) -> None:
     """FOLDER/STUDENT/NOTEBOOK.ipynb, from three students: one right, one with nothing written, one with typical mistakes."""
     for notebook in course:
         wrong = {v.exercise: v.source for v in versions(notebook.name) if v.name in TYPICAL.get(notebook.name, ()) and v.wrong}
         for student, nb in {
-            "ada_solved": hand_in(notebook, {}),
+            "ada_solved": answered(notebook),
             "ben_unsolved": learner_notebook(answer_key(notebook)),
-            "cho_mistaken": hand_in(notebook, wrong),
+            "cho_mistaken": answered(notebook, wrong),
         }.items():
             path = folder / student / f"{notebook.name}.ipynb"
             path.parent.mkdir(parents=True, exist_ok=True)

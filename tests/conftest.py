@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from grader.course import Notebook, read_course
+from grader.course.source import Notebook, read_course
 
 matplotlib.use("agg")
 ROOT = Path(__file__).parent.parent
@@ -22,11 +22,3 @@ def pytest_collection_modifyitems(items):
             notebook = value[0] if isinstance(value, tuple) and value else value
             if isinstance(notebook, Notebook):
                 item.add_marker(pytest.mark.xdist_group(notebook.name))
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Prints the tables that tests have recorded, so that they are seen whichever process ran the test."""
-    for report in terminalreporter.getreports("passed"):
-        for name, value in report.user_properties:
-            if name == "table":
-                terminalreporter.write(value + "\n")

@@ -7,13 +7,14 @@ import time
 import types
 
 import pytest
-from conftest import COURSE
 
 from grader import cli
 from grader.cli import main
-from grader.demo import hand_in, write_hand_ins
+from grader.course.build import to_text
+from grader.demo import write_hand_ins
+from grader.feedback.release import answered
 from grader.mistakes import versions
-from grader.release import to_text
+from tests.conftest import COURSE
 
 NOTEBOOK = COURSE[1]
 VERDICT = {"exercise", "check", "title", "points", "max_points", "passed", "message", "mistake"}
@@ -79,7 +80,7 @@ def test_a_seed_changes_the_hidden_draws_and_no_right_answer_minds(hand_ins, cap
 def test_an_answer_that_only_knows_the_visible_numbers_fails_on_the_hidden_ones(tmp_path, capsys):
     by_heart = "def first_step_gradient(advantages):\n    return torch.tensor([-0.25, 0.25, -0.5, 0.5])[: len(advantages)]"
     path = tmp_path / "by_heart.ipynb"
-    path.write_text(to_text(hand_in(NOTEBOOK, {"first_step_gradient": by_heart})), encoding="utf-8")
+    path.write_text(to_text(answered(NOTEBOOK, {"first_step_gradient": by_heart})), encoding="utf-8")
     _, out, _ = run(capsys, "check", path, "--json")
     assert not any(c["passed"] for c in json.loads(out)["checks"] if c["exercise"] == "first_step_gradient")
 
@@ -87,7 +88,7 @@ def test_an_answer_that_only_knows_the_visible_numbers_fails_on_the_hidden_ones(
 def test_a_mistake_in_one_exercise_costs_that_exercise_only(tmp_path, capsys):
     (wrong,) = [v for v in versions(NOTEBOOK.name) if v.name == "no_minus"]
     path = tmp_path / "mistaken.ipynb"
-    path.write_text(to_text(hand_in(NOTEBOOK, {wrong.exercise: wrong.source})), encoding="utf-8")
+    path.write_text(to_text(answered(NOTEBOOK, {wrong.exercise: wrong.source})), encoding="utf-8")
     _, out, _ = run(capsys, "check", path, "--json")
     assert {c["exercise"] for c in json.loads(out)["checks"] if c["points"] is not None and not c["passed"]} == {wrong.exercise}
 

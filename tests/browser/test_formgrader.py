@@ -10,9 +10,8 @@ from selenium.webdriver.common.keys import Keys
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from toy import hand_in_bytes, put, toy_course
-
-from grader.classroom import grade, new
+from grader.classroom.commands import grade, new
+from tests.classroom.toy import hand_in_bytes, put, toy_course
 
 WRONG = "def double(x):\n    return x + 1"
 

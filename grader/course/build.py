@@ -1,0 +1,107 @@
+"""From a notebook's source text to the answer key and to the notebook a learner opens.
+
+Each step is pure and deterministic: the same text gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbgrader.preprocessors import (
+    CheckCellMetadata,
+    ClearHiddenTests,
+    ClearOutput,
+    ClearSolutions,
+    ComputeChecksums,
+    LockCells,
+)
+
+from grader.course.metadata import MACHINERY, MACHINERY_SOURCES, cell_metadata, identity
+from grader.course.source import ROOT, Cell, Notebook
+
+STEPS = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeChecksums, ClearHiddenTests, ComputeChecksums, CheckCellMetadata)
+
+
+def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
+    """The nbgrader source of a notebook, answers and hidden tests in it. feedback: the source of its feedback cell."""
+    words = {"name": notebook.name, "launch": _launch(notebook.name)}
+    opening, closing = (
+        _cell(MACHINERY, name, (ROOT / "solutions" / f"{name}.md").read_text(encoding="utf-8").format(**words), markdown=True)
+        for name in ("opening", "closing")
+    )
+    speaks = _cell(MACHINERY, "feedback", feedback)
+    speaks.metadata.update(jupyter={"source_hidden": True}, cellView="form", collapsed=True)
+    first, *rest = [
+        _cell(cell.kind, cell.name, cell.source, id=id, markdown=cell.markdown, points=cell.points) for cell, id in _ids(notebook)
+    ]
+    return new_notebook(
+        cells=[first, opening, speaks, *rest, closing, _cell(MACHINERY, "score", MACHINERY_SOURCES["score"])],
+        metadata={
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+            "grader": {"notebook": notebook.name},
+        },
+        nbformat_minor=5,
+    )
+
+
+def learner_notebook(key: NotebookNode) -> NotebookNode:
+    """What a learner opens: an answer key without answers and hidden tests."""
+    nb = nbformat.from_dict(key)
+    for step in STEPS:
+        nb, _ = step().preprocess(nb, {})
+    return go_on_after_errors(nb)
+
+
+def go_on_after_errors(nb: NotebookNode) -> NotebookNode:
+    """Tags the cells that may fail while an exercise is open, so that "Run all" goes on past them."""
+    for cell in nb.cells:
+        if identity(cell).kind in ("check", "show"):
+            cell.metadata["tags"] = ["raises-exception"]
+    return nb
+
+
+def to_text(nb: NotebookNode) -> str:
+    """A notebook as the text of its file; equal notebooks give equal files."""
+    return nbformat.writes(nb)
+
+
+def _ids(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
+    """Cells with ids made from names; prose is numbered behind the named cell it follows."""
+    before, count = "title", 0
+    for cell in notebook.cells:
+        if cell.name:
+            before, count = cell.name, 0
+            yield cell, cell.name
+        else:
+            count += 1
+            yield cell, f"{before}-text{count}"
+
+
+def _cell(kind: str, name: str, source: str, *, id: str = "", markdown: bool = False, points: int = 0) -> NotebookNode:
+    new = new_markdown_cell if markdown else new_code_cell
+    metadata = cell_metadata(kind, name, points)
+    if markdown and kind == MACHINERY:
+        metadata.pop("nbgrader")  # prose
+    return new(source.strip("\n"), id=id or name, metadata=metadata)
+
+
+def _launch(name: str) -> str:
+    """Buttons that open the notebook where the course's repository is public, or how to upload it."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["grader"]
+    if repository := settings["repository"].removeprefix("https://github.com/").strip("/"):
+        colab, modelscope = "https://colab.research.google.com", "https://modelscope.cn/notebook/share"
+        file = f"github/{repository}/blob/main/notebooks/{name}.ipynb"
+        return (
+            f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/{file}) "
+            f"[![Open in ModelScope](https://img.shields.io/badge/ModelScope-Notebook-624aff)]({modelscope}/{file})"
+        )
+    return (
+        "**In a browser, nothing installed:** in [Colab](https://colab.research.google.com) choose *File > Upload notebook*, in "
+        "[ModelScope](https://modelscope.cn/my/mynotebook) (魔搭) start a notebook and drag the file into its file list; "
+        f"the file is `{name}.ipynb`."
+    )

@@ -1,0 +1,46 @@
+"""What a notebook's own text offers to somebody who is stuck: its hints in steps, and the shapes of the arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from grader.course.source import Cell, Notebook
+
+DETAILS = re.compile(r'<details(?: data-checks="([\w ]+)")?><summary>.*?</summary>(.*?)</details>', re.DOTALL)
+ARGUMENT = re.compile(r"^\| (.+?) \| (.*?`(?:\[[^\]]*\])`.*?) \|", re.MULTILINE)
+
+
+def hints(notebook: Notebook) -> dict[str, tuple[list[tuple[str, str]], str]]:
+    """Exercise -> the ideas of its text, each after the checks it is for ("": all of them), and the place where to read."""
+    return {cell.name: (_ideas(prose), _where(prose)) for cell, prose in _with_prose(notebook)}
+
+
+def shapes(notebook: Notebook) -> dict[str, dict[str, str]]:
+    """Exercise -> argument -> its shape as the text gives it, such as "[N, T]"."""
+    found = {}
+    for cell, prose in _with_prose(notebook):
+        rows = [(names, re.search(r"\[[^\]]*\]", shape)[0]) for names, shape in ARGUMENT.findall(prose)]
+        found[cell.name] = {name: shape for names, shape in rows for name in re.findall(r"`(\w+)`", names)}
+    return found
+
+
+def _with_prose(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
+    """Each exercise with all the prose since the one before."""
+    prose: list[str] = []
+    for cell in notebook.cells:
+        if cell.kind in ("solution", "bring"):
+            yield cell, "\n".join(prose)
+            prose = []
+        elif cell.kind == "text":
+            prose.append(cell.source)
+
+
+def _ideas(prose: str) -> list[tuple[str, str]]:
+    return [(checks, " ".join(idea.split())) for checks, idea in DETAILS.findall(prose)]
+
+
+def _where(prose: str) -> str:
+    """The sections that lead to the exercise, the exercise's own heading last."""
+    headings = re.findall(r"^##+ (.+)$", prose, re.MULTILINE)[-2:]
+    return "Where to read: " + ", then ".join(f"“{heading.replace('`', '')}”" for heading in headings) + "."

@@ -1,0 +1,1 @@
+"""What speaks in the learner's notebook, and what names mistakes there and in grading."""

@@ -1,0 +1,105 @@
+"""What an error of Python or torch usually means in these exercises. Embedded in the feedback cell; used in grading, too."""
+
+
+def meaning(kind, message, shapes=None, inside=False):
+    """What an error of this type and message usually means in these exercises ("" where that is not known)."""
+    ids = " Group ids are labels: they may be negative or huge. Give each label a small number of its own first."
+    column = " A number per answer, [N], meets numbers per token, [N, T], as a column: [N, 1]."
+    if shapes is not None:  # those of one exercise: what it has not is not spoken of
+        ids, column = ids if "group_ids" in shapes else "", column if "[N, T]" in shapes.values() else ""
+    fit = "Two tensors do not fit: compare their shapes axis by axis, from the right."
+    fractions = "Fractions are being written into a tensor of whole numbers. Make a new float tensor for them."
+    whole = "A tensor of whole numbers has no mean. Convert it to floats first; the caller's tensor stays as it is."
+    types = "Two tensors of different number types meet where torch wants one type: convert one of them."
+    index = "An index points outside: n entries have the indices 0 to n - 1." + ids
+    mask = "The mask may come as truth values, integers or floats. Make truth values of it before you choose by it."
+    given = "An argument that carries a gradient is being written to. Make a new tensor instead."
+    one = (
+        "Something that takes a single number met a tensor of several. For math.exp, float or round torch has its own, "
+        "element by element; or is a mean or a sum missing?"
+    )
+    unpacked = "A line of your function names another number of things on the left of = than come from the right. What comes?"
+    arguments = (
+        "A function is called with arguments that it does not take, or without one that it needs: help(...) tells which."
+        if inside
+        else "The function takes other arguments than the exercise says: compare the line with def."
+    )
+    known = (
+        ("must match the size of tensor", fit + column),
+        ("shape mismatch", fit),
+        (
+            "does not require grad",
+            "The result is cut off from the log-probs it was made of, so no gradient can flow. Look for detach(), .item(), "
+            ".tolist(), torch.tensor(...) around a tensor, or no_grad() on the way.",
+        ),
+        ("could not infer output dtype", whole),
+        ("mean(): input dtype", whole),
+        ("can't be cast to the desired output type", fractions),
+        ("got Long for the destination", fractions),
+        ("got Int for the destination", fractions),
+        ("dtypes match", types),
+        ("same scalar type", types),
+        ("expected scalar type", types),
+        (
+            "Dimension out of range",
+            "The tensor has fewer dimensions here than the line takes for granted. (Indexing with a mask gives a flat tensor.)",
+        ),
+        ("out of range", index),
+        ("out of bounds", index),
+        ("llocat", "A tensor of an enormous size was asked for." + ids),  # allocate, Allocator
+        ("negative dimension", "A tensor of a negative size was asked for." + ids),
+        ("non-negative", "Numbers from 0 upwards were expected." + ids),
+        ("supports boolean masks", mask),
+        ("operator.invert", mask),
+        ("used as indices must be", mask),
+        (
+            "Boolean value of Tensor",
+            "Python's if, and, or, min and max want one truth value, and a tensor has many. "
+            "What does torch have that works element by element?",
+        ),
+        ("leaf variable that requires grad", given),
+        ("leaf Variable that requires grad", given),
+        ("modified by an inplace operation", "A value that the gradient still needs was overwritten. Make a new tensor instead."),
+        (
+            "is invalid for input of size",
+            "The view does not fit the number of entries." + (" Groups may differ in size: no fixed table holds them." if ids else ""),
+        ),
+        ("numpy() on", "numpy carries no gradient. Stay with torch from the log-probs to the loss."),
+        ("nly one element tensors", one),
+        ("cannot be converted to Scalar", one),
+        ("grad can be implicitly created only for scalar", "The loss must be one number: is a mean or a sum missing?"),
+        ("not enough values to unpack", unpacked if inside else "The function returns fewer things than the exercise asks for."),
+        ("too many values to unpack", unpacked if inside else "The function returns more things than the exercise asks for."),
+        (
+            "cannot unpack",
+            unpacked
+            if inside
+            else "The function returns one thing where the exercise asks for several: is a return missing, or half of it?",
+        ),
+        ("for ^", "In Python ^ is not a power. Two stars are: 2 ** 3."),
+        ("NoneType", "Something is None where a value is needed: a return is missing, or a function that may give None gave it."),
+        ("could not convert string to float", "float was given words. Is it sure, before the conversion, that they are a number?"),
+        (
+            "Index tensor must have the same number of dimensions",
+            "gather wants an index with as many dimensions as what it picks from.",
+        ),
+        (
+            "Size does not match at dimension",
+            "The index of gather is longer than what it picks from: do both speak of the same tokens?",
+        ),
+        (
+            "backward through the graph a second time",
+            "One graph is walked back twice. What was computed once, before the loop, and should carry no gradient? "
+            "What has to be computed anew?",
+        ),
+        ("missing", arguments),
+        ("unexpected keyword argument", arguments),
+        ("invalid combination of arguments", arguments),
+    )
+    if kind == "NameError":
+        return "A name is used that is not defined here: run the cells above first, or look for a typing slip."
+    if kind == "KeyboardInterrupt":
+        return "You stopped it. If it seemed to run for ever: does every loop of yours come to an end?"
+    if kind == "UnboundLocalError":
+        return "A name is used before it has a value: which line, or which branch of an if, should have set it?"
+    return next((words for part, words in known if part in message), "")

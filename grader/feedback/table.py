@@ -1,0 +1,59 @@
+"""What known mistakes give on the visible part of a check: the table by which they are named."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from grader.course.source import Cell, Notebook
+from grader.course.trusted import REPLAYED, failure, namespace
+from grader.feedback.naming import NO_NUMBERS, equal, evidence, fingerprint
+from grader.mistakes import versions
+
+Entry = list[Any]  # [mistakes, *fingerprint]
+
+
+def fingerprints(notebook: Notebook, exercise: str = "") -> dict[str, list[Entry]]:
+    """Check -> an entry for each way to fail it that known mistakes have; mistakes that are alike there share one, by name.
+
+    exercise: only its checks. What is hidden, and so the seed, plays no part; each exercise is worked out once a process.
+    """
+    table: dict[str, list[Entry]] = {}
+    cells = tuple(notebook.of_kind(*REPLAYED))
+    for name in [exercise] if exercise else dict.fromkeys(check.exercise for check in notebook.of_kind("check")):
+        checks = tuple((c.name, c.visible) for c in notebook.of_kind("check") if c.exercise == name)
+        table |= _of_exercise(notebook.name, cells, name, checks)
+    return table
+
+
+@functools.lru_cache(maxsize=256)
+def _of_exercise(notebook: str, cells: tuple[Cell, ...], exercise: str, checks: tuple[tuple[str, str], ...]) -> dict[str, list[Entry]]:
+    table: dict[str, list[Entry]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch thinks of a mistake
+        for check, name, *mine in _entries(notebook, cells, exercise, [Cell("check", check, text) for check, text in checks]):
+            entries = table.setdefault(check, [])
+            twin = next((entry for entry in entries if entry[1:] == mine or equal(entry[1:], mine)), None)
+            if twin:
+                twin[0] = f"{twin[0]} {name}"
+            else:
+                entries.append([name, *mine])
+    return table
+
+
+def _entries(notebook: str, cells: tuple[Cell, ...], exercise: str, checks: list[Cell]) -> Iterator[Entry]:
+    """[check, mistake, *fingerprint]"""
+    key = namespace(Notebook(notebook, cells))
+    right = {check.name: fingerprint(failure(check, key)[1].get("got", [])) for check in checks}
+    for version in versions(notebook):
+        if not version.wrong or version.exercise != exercise:
+            continue
+        names = namespace(Notebook(notebook, cells), {version.exercise: version.source})
+        for check in checks:
+            error, own = failure(check, names)
+            if error:
+                ways, _ = evidence(error, own)
+                of_words = len(ways) > 1 and (not ways[0][0] or equal(right[check.name], ways[0]))
+                yield [check.name, version.name, *(ways[of_words] if ways else NO_NUMBERS)]

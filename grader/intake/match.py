@@ -1,0 +1,261 @@
+"""Whatever a learner hands in -> the course's own notebook with the learner's answers in it, and notes of what was mended.
+
+Cells are recognised by grade id, then cell id, then the functions they define, then their text. Answers are the
+learner's; tests and given code are always the course's. What a learner added keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from grader.course.metadata import MACHINERY, MACHINERY_SOURCES
+from grader.course.source import Cell, Notebook
+from grader.intake.notebook_file import RawCell, RawNotebook, Unreadable, read_file
+from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, sole_function
+
+__all__ = ["Submission", "Unreadable", "read_submission"]
+
+PLACEHOLDER = "YOUR ANSWER HERE"  # nbgrader's, in a written answer
+ALIKE = 0.5  # share of lines that two cells must have in common for one to be a copy of the other
+MACHINERY_CELLS = tuple(Cell(MACHINERY, name, source, markdown=not source) for name, source in MACHINERY_SOURCES.items())
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A hand-in, ready to be run.
+
+    notebook: of the course, the one it answers. cells: in the order in which they run: the course's text of given,
+    scenario and bring cells, the learner's of solution and answer cells (source "" where it is missing), and what
+    else the learner wrote (kind "extra", name ""). notes: what was mended, a sentence each.
+    """
+
+    notebook: Notebook
+    cells: tuple[Cell, ...]
+    notes: tuple[str, ...]
+
+
+def read_submission(data: bytes, filename: str, course: Sequence[Notebook]) -> Submission:
+    """The submission in the bytes of a notebook file. Raises Unreadable."""
+    raw = read_file(data, filename)
+    notebook = _answered(raw, filename, course)
+    notes = list(raw.notes)
+    others = [nb.name for nb in course if nb.name in filename]
+    if others and notebook.name not in others:
+        notes.append(f"The file is named {others[0]} but holds {notebook.name}; it was graded as that.")
+    return _Reading(notebook, raw.cells, notes).submission()
+
+
+def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> Notebook:
+    """The notebook that was handed in: by its metadata, its grade ids, its cell ids, its functions, its file's name."""
+    functions = {name for cell in raw.cells if cell.code for name in defines(cell.source)}
+    grade_ids = {name for cell in raw.cells for name in (cell.grade_id, cell.name)}
+    cell_ids = {cell.cell_id for cell in raw.cells}
+
+    def evidence(nb: Notebook, *brought: str) -> tuple[int, int, int]:
+        graded = {cell.name for cell in nb.of_kind("solution", "check", "answer", *brought)}
+        written = {cell.name for cell in nb.of_kind("solution", *brought)}
+        return len(graded & grade_ids), len(graded & cell_ids), len(written & functions)
+
+    candidates = [nb for nb in course if any(evidence(nb))]  # what was brought from an earlier notebook is no reason by itself
+    if not candidates:
+        names = ", ".join(nb.name for nb in course)
+        raise Unreadable(f"{filename}: it holds none of the exercises of {names}; hand in the notebook with your answers")
+    return max(candidates, key=lambda nb: (nb.name == raw.name, evidence(nb, "bring"), nb.name in filename))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Code of the learner's that will run. place: index in the course's notebook. own: the exercise whose cell it is."""
+
+    place: int
+    number: int
+    source: str
+    own: str = ""
+
+
+class _Reading:
+    """The cells of one hand-in, held against the notebook that they answer."""
+
+    def __init__(self, notebook: Notebook, raw: Sequence[RawCell], notes: list[str]) -> None:
+        self.notebook, self.notes = notebook, notes
+        self.place = {id(cell): place for place, cell in enumerate(notebook.cells)}
+        self.exercises = {cell.name for cell in notebook.of_kind("solution")}
+        self.protected = {name for cell in notebook.of_kind("given", "scenario", "bring") for name in bound(cell.source)}
+        self.named = {cell.name: cell for cell in (*MACHINERY_CELLS, *notebook.cells) if cell.name}
+        self.lines = {id(cell): _lines(_visible(cell)) for cell in (*notebook.cells, *MACHINERY_CELLS)}
+        self.raw: list[tuple[RawCell, Cell | None]] = []
+        for cell in raw:
+            if cell.code and (plain := mended(cell.source)) != cell.source:
+                self.notes.append(f"Cell {cell.number}: invisible characters in the code were taken out.")
+                cell = replace(cell, source=plain)
+            match = self.by_id(cell)
+            if not cell.code and match and match.kind == "solution" and match.name in defines(cell.source):
+                self.notes.append(f"Cell {cell.number} holds {match.name} but was no code cell; it was read as one.")
+                cell = replace(cell, code=True)
+            self.raw.append((cell, match or self.by_content(cell)))
+
+    def submission(self) -> Submission:
+        answers = [
+            (place, 0, replace(cell, source=self.answer(cell))) for place, cell in enumerate(self.notebook.cells) if cell.kind == "answer"
+        ]
+        ours = [(place, 0, cell) for place, cell in enumerate(self.notebook.cells) if cell.kind in ("given", "scenario", "bring")]
+        theirs = self.solved(self.pieces())
+        self.compare_with_ours()
+        # given cells stand first at their place, what the learner wrote behind them in the learner's order
+        cells = sorted((*ours, *answers, *theirs), key=lambda placed: placed[:2])
+        return Submission(self.notebook, tuple(cell for *_, cell in cells), tuple(self.notes))
+
+    # Which cell of the course is it?
+
+    def by_id(self, raw: RawCell) -> Cell | None:
+        return next((self.named[key] for key in (raw.grade_id, raw.name, raw.cell_id) if key in self.named), None)
+
+    def by_content(self, raw: RawCell) -> Cell | None:
+        if raw.code:
+            functions = defines(raw.source)
+            if functions & self.exercises:
+                return self.only_exercise(functions)
+            for cell in self.notebook.of_kind("bring", "given", "scenario"):
+                if functions & defines(cell.source):
+                    return cell
+        lines = _lines(raw.source)
+        others = [cell for cell in (*MACHINERY_CELLS, *self.notebook.cells) if cell.kind not in ("solution", "answer")]
+
+        def likeness(cell: Cell) -> float:
+            ours = self.lines[id(cell)]
+            if not ours or cell.markdown == raw.code:
+                return 0.0
+            common = len(lines & ours)
+            return common / (len(ours) if cell.kind == MACHINERY else len(lines) + len(ours) - common)
+
+        best = max(others, key=likeness)
+        return best if likeness(best) >= ALIKE else None
+
+    def only_exercise(self, functions: set[str]) -> Cell | None:
+        """A cell without ids that defines one exercise stands for that exercise's cell, if no other cell does."""
+        found = [cell for cell in self.notebook.of_kind("solution") if cell.name in functions]
+        taken = any(match is found[0] for _, match in self.raw)
+        return found[0] if len(found) == 1 and not taken else None
+
+    # What of it runs?
+
+    def pieces(self) -> list[_Piece]:
+        """Every piece of the learner's code that is to run, in the learner's order."""
+        place, pieces = -1, []
+        for raw, match in self.raw:
+            if match and match.kind != MACHINERY:
+                theirs, place = place, self.place[id(match)]
+                if match.kind == "solution" and self.by_id(raw) is None:
+                    place = max(place, theirs)  # an answer that moved stays behind what it may rely on
+            if not raw.code or (match and match.kind in (MACHINERY, "answer")):
+                continue
+            source, own = raw.source, match.name if match else ""
+            if match and match.kind != "solution":
+                ours, own = _visible(match), ""
+                source = additions(source, ours, self.protected) if _plain(source) != _plain(ours) else ""
+                if source and match.kind in ("given", "scenario", "check"):
+                    self.notes.append(f"What you added to the course's cell {match.name} was kept as a cell of its own.")
+            if source.strip():
+                pieces.append(_Piece(place, raw.number, source, own))
+        return pieces
+
+    def solved(self, pieces: list[_Piece]) -> list[tuple[int, int, Cell]]:
+        """The learner's code with each exercise's answer chosen: (place, number, cell)."""
+        chosen: dict[int, str] = {}  # number of a cell -> the exercise it answers
+        dropped: set[int] = set()
+        missing: list[Cell] = []
+        for cell in self.notebook.of_kind("solution"):
+            claims = [p for p in pieces if cell.name in defines(p.source)] or [p for p in pieces if p.own == cell.name]
+            if not claims:
+                self.notes.append(f"The cell of {cell.name} is missing; the exercise counts as not answered.")
+                missing.append(cell)
+                continue
+            best = max(claims, key=lambda p: (effort(p.source, cell.name), p.number))
+            self.note_choice(cell.name, claims, best)
+            dropped |= {p.number for p in claims if p != best and self.superseded(p, best, cell.name)}
+            if best.number in chosen:
+                missing.append(cell)  # the learner wrote both into one cell, which stands at the other's place
+            else:
+                chosen[best.number] = cell.name
+        cells = [(self.place[id(cell)], 0, replace(cell, source="")) for cell in missing]
+        masters = {cell.name: cell for cell in self.notebook.of_kind("solution")}
+        for piece in pieces:
+            if name := chosen.get(piece.number):
+                place = max(self.place[id(masters[name])], piece.place)  # never before what it may rely on
+                cells.append((place, piece.number, replace(masters[name], source=self.under_its_name(piece, name))))
+            elif piece.number not in dropped:
+                source = piece.source
+                if lost := overwrites(source, self.exercises):
+                    what = " and ".join(sorted(lost))
+                    self.notes.append(
+                        f"Cell {piece.number} puts a value in the place of the function {what}; only what it defines was kept."
+                    )
+                    source = additions(source, "", self.exercises)
+                cells.append((piece.place, piece.number, Cell("extra", "", source)))
+        return cells
+
+    def note_choice(self, name: str, claims: list[_Piece], best: _Piece) -> None:
+        if len(claims) > 1:
+            numbers = ", ".join(str(p.number) for p in claims)
+            self.notes.append(
+                f"{name} is written in several cells ({numbers}); the last one with an answer, cell {best.number}, was taken."
+            )
+        elif best.own != name:
+            self.notes.append(f"{name} was found in cell {best.number}, which is not the one meant for it.")
+
+    def superseded(self, piece: _Piece, best: _Piece, name: str) -> bool:
+        """Is it an older or empty version of an exercise, to be left out? One with helpers in it runs before the best."""
+        return piece.number > best.number or effort(piece.source, name) == 0 or defines(piece.source) <= {name}
+
+    def under_its_name(self, piece: _Piece, name: str) -> str:
+        """The source of an answer; a function that the learner renamed is given its name back."""
+        if piece.own != name or name in defines(piece.source):
+            return piece.source
+        other = sole_function(piece.source)
+        if not other or other in self.exercises:
+            self.notes.append(f"Cell {piece.number}, meant for {name}, defines no function of that name.")
+            return piece.source
+        self.notes.append(f"The function {name} was renamed {other}; it was graded under its own name.")
+        return f"{piece.source}\n\n{name} = {other}"
+
+    def answer(self, cell: Cell) -> str:
+        """A written answer: every text cell that has its id, or else what follows its question, and the cells added behind."""
+        starts = {i for i, (_, match) in enumerate(self.raw) if match is cell}
+        if not starts:
+            question = self.notebook.cells[self.place[id(cell)] - 1]
+            starts = {i + 1 for i, (_, match) in enumerate(self.raw) if match is question and question.markdown}
+        texts: dict[str, None] = {}
+        within = False
+        for i, (raw, match) in enumerate(self.raw):
+            within = (within or i in starts) and (match is cell or (match is None and not raw.code))
+            if within:
+                texts[raw.source.replace(PLACEHOLDER, "").strip()] = None
+        return "\n\n".join(text for text in texts if text)
+
+    def compare_with_ours(self) -> None:
+        """Notes on what the learner did to cells that are the course's."""
+        known = [match for raw, match in self.raw]
+        for kinds, what in ((("given", "scenario"), "given"), (("check",), "test")):
+            cells = self.notebook.of_kind(*kinds)
+            gone = [cell.name for cell in cells if not any(match is cell for match in known)]
+            edited = {m.name for raw, m in self.raw if m and m.kind in kinds and _plain(raw.source) != _plain(_visible(m))}
+            if gone:
+                self.notes.append(f"The {what} cells {', '.join(gone)} are missing; the course's own were run.")
+            if edited:
+                self.notes.append(f"The {what} cells {', '.join(sorted(edited))} were changed; the course's own were run.")
+        if any(match and match.kind == "solution" and self.by_id(raw) is None for raw, match in self.raw):
+            self.notes.append("Cells of answers came without their ids; they were recognised by what they define.")
+
+
+def _visible(cell: Cell) -> str:
+    """A course cell as a learner gets it."""
+    return cell.visible if cell.kind == "check" else PLACEHOLDER if cell.kind == "answer" else cell.source
+
+
+def _lines(source: str) -> set[str]:
+    return {line.strip() for line in source.splitlines() if line.strip()}
+
+
+def _plain(source: str) -> list[str]:
+    return [line.rstrip() for line in source.strip().split("\n")]

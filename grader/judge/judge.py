@@ -1,0 +1,172 @@
+"""Our side: runs the checks of a notebook, each name that the learner defines standing for a call to the learner's process.
+
+The checks are the master's, unchanged, and run here; the learner's cells run in a jailed process that never sees one.
+Each check is run twice: first what the learner can see, of all checks, then all of them whole. From the first hidden
+input on, no word that the learner's code could have chosen reaches a message: else it could tell what it was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grader.course.prose import shapes
+from grader.course.source import Cell, Notebook
+from grader.course.trusted import execute
+from grader.feedback.errors import meaning
+from grader.feedback.naming import agrees, by_mistake, candidates, evidence, sentences
+from grader.feedback.table import fingerprints
+from grader.intake.match import Submission
+from grader.intake.static_analysis import names_used
+from grader.judge.process import WarmProcess
+from grader.judge.remote import TEXT, Limits, Session, Violation
+from grader.judge.verdict import Result, Verdict
+from grader.mistakes import versions
+from grader.sandbox.jail import JailError, layers
+from grader.sandbox.lazy_import import put_to_sleep
+
+CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
+
+class Judge:
+    """A warm process of the learner's side, and what judges hand-ins with it, one after another."""
+
+    def __init__(self, *, allow_no_jail: bool = False, limits: Limits | None = None):
+        """Raises JailError where there is no jail, unless `allow_no_jail`."""
+        if not layers().holds and not allow_no_jail:
+            raise JailError(
+                "this machine offers no jail for the learners' code: install bubblewrap (apt install bubblewrap) on Linux, "
+                "or grade with --no-jail (c.Judge.allow_no_jail for nbgrader): scores stay safe, your files do not"
+            )
+        put_to_sleep("matplotlib.pyplot")  # given cells import it, checks never draw
+        self._limits = limits or Limits()
+        self._process = WarmProcess()
+
+    def judge(self, submission: Submission) -> Result:
+        """The verdicts on one hand-in. Nothing of it is left afterwards. Raises JailError when the jail breaks."""
+        session = Session(self._process, submission.cells, self._limits)
+        try:
+            verdicts = judged(submission, session)
+        finally:
+            session.close()
+        return Result(submission.notebook.name, tuple(verdicts), submission.notes + tuple(session.notes))
+
+    def close(self) -> None:
+        self._process.close()
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass
+class _Seen:
+    """What a check did: its message ("" when it passes), and what its visible part gave (see `naming.candidates`)."""
+
+    message: str = ""
+    explained: str = ""  # what an error of Python's usually means
+    prints: Any = True
+    decimals: int = 0
+
+
+def judged(submission: Submission, session: Session) -> list[Verdict]:
+    """The verdicts on a hand-in whose functions a session calls."""
+    notebook = submission.notebook
+    seen = {check.name: _Seen() for check in notebook.of_kind("check")}
+    for hidden in (False, True):
+        names = _names(notebook, session)
+        for check in notebook.of_kind("check"):
+            if not seen[check.name].message:
+                error, own = session.run(check, names, hidden=hidden)
+                if error:
+                    seen[check.name] = _hidden(check, error, session) if hidden else _visible(notebook, check, error, own, session)
+    named = _named(submission, seen)
+    verdicts = []
+    for cell in notebook.of_kind("check", "answer"):
+        if cell.kind == "answer":
+            title = cell.name.replace("_", " ")
+            verdicts.append(Verdict(cell.name, cell.name, title, None, cell.points, False, "This answer waits for a human."))
+        else:
+            message, mistake = seen[cell.name].message, None
+            if message:
+                mistake, words = named.get(cell.name, (None, seen[cell.name].explained))
+                message = f"{message}\n{words}" if words else message
+            passed = not message
+            verdicts.append(Verdict(cell.exercise, cell.name, cell.title, cell.points * passed, cell.points, passed, message, mistake))
+    return verdicts
+
+
+def _names(notebook: Notebook, session: Session) -> dict[str, Any]:
+    """The names that a check may use: given cells and brought functions of ours, and proxies for what the learner defines."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in notebook.of_kind("given", "bring"):
+        execute(cell.source, names, f"<{notebook.name}:{cell.name}>")
+    for cell in notebook.of_kind(*CALLED):
+        own = dict(names)
+        execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # only for the names of its parameters
+        names[cell.name] = session.proxy(cell.name, inspect.signature(own[cell.name]))
+    return names
+
+
+def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str, Any], session: Session) -> _Seen:
+    remote = session.remote_error(error)
+    if isinstance(error, Violation):
+        return _Seen(_printable(error.untrusted), prints=[])
+    if remote and remote.is_open:
+        return _Seen(f"{remote.function} is not written yet.", prints=[])
+    if remote:
+        where = f" (in {remote.where})" if remote.where and remote.where != remote.function else ""
+        explained = meaning(remote.kind, remote.text, shapes(notebook).get(check.exercise, {}), inside=bool(remote.where))
+        return _Seen(_printable(f"{remote.function} raised {remote.told}{where}"), explained, [])
+    if not isinstance(error, AssertionError):
+        explained = meaning(type(error).__name__, str(error), shapes(notebook).get(check.exercise, {}), inside=False)
+        return _Seen(_printable(f"The check could not use what came back: {type(error).__name__}: {error}"), explained, [])
+    try:
+        prints, decimals = evidence(error, own)
+    except Exception:  # something odd came out: no name is worth a grade
+        prints, decimals = [], 0
+    return _Seen(_printable(str(error)) or f"{check.title}: this does not hold.", "", prints, decimals)
+
+
+def _hidden(check: Cell, error: Exception, session: Session) -> _Seen:
+    remote = session.remote_error(error)
+    if isinstance(error, Violation):
+        words = f"in a hidden test, {error.safe}"
+    elif remote:
+        words = f"in a hidden test, {remote.function} {'is not written yet' if remote.is_open else 'raised an error'}."
+    elif isinstance(error, AssertionError):
+        words = "a hidden test fails."
+    else:
+        words = f"a hidden test could not use what came back ({type(error).__name__})."
+    return _Seen(f"{check.title}: {words}")
+
+
+def _printable(text: str) -> str:
+    """Text that may hold a learner's words, fit for a terminal and a web page's escape function."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text[: 4 * TEXT])
+
+
+
+def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple[str | None, str]]:
+    """Check that failed -> the known mistakes that explain it, by name, and what to say of them."""
+    notebook, found = submission.notebook, {}
+    failed = {check.exercise for check in notebook.of_kind("check") if seen[check.name].message}
+    known = {version.name: (version.summary, version.hint) for version in versions(notebook.name)}
+    for exercise in failed:
+        own = {c.name: seen[c.name] for c in notebook.of_kind("check") if c.exercise == exercise}
+        source = "\n".join(cell.source for cell in submission.cells if cell.name == exercise)
+        if causes := (failed - {exercise}) & names_used(source):
+            words = f"{exercise} calls {min(causes)}, which fails a check of its own: begin there."
+            found |= {name: (None, words) for name, what in own.items() if what.message}
+            continue
+        prints = by_mistake([[check, *entries] for check, entries in fingerprints(notebook, exercise).items()], own)
+        decimals = {name: what.decimals for name, what in own.items()}
+        names, sure = candidates({name: what.prints for name, what in own.items()}, prints, decimals)
+        for name, what in own.items():
+            here = [mistake for mistake in names if agrees(prints[mistake].get(name), what.prints)]
+            if words := sentences(here, sure, known):
+                found[name] = " or ".join(here), "\n".join(words)
+    return found

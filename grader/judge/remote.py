@@ -1,0 +1,316 @@
+"""One hand-in in the learner's process: its cells run there, its functions are called from here.
+
+Arguments go there as data and results come back as data; `backward()` here asks there for the vector-Jacobian product.
+Where the process breaks (a crash, a hang, an answer that is none) the check that ran fails, and the next one gets a new
+process in which the cells have run again.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import marshal
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import torch
+
+from grader.course.source import Cell
+from grader.course.trusted import alarm, failure
+from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, pack, unpack
+
+RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
+TEXT = 400  # characters of a learner's error in a message
+DATA = "tensors, numbers, strings, None, and lists, tuples and dicts of those"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds of the clock, and bytes: of one check, of the cells together, of a hand-in; what crosses in a check."""
+
+    check: float = 10
+    cells: float = 30
+    hand_in: float = 300
+    data: int = LIMIT
+
+
+
+class Process(Protocol):
+    """What starts and ends a learner's process (see `WarmProcess`)."""
+
+    def fork(self) -> Channel: ...
+
+    def kill(self) -> None: ...
+
+
+class Violation(Exception):
+    """A check cannot go on: the learner's process broke a rule.
+
+    safe: words of ours alone. untrusted: words that the learner's code may have chosen; fit for visible input only.
+    """
+
+    def __init__(self, safe: str, untrusted: str = ""):
+        super().__init__(safe)
+        self.safe, self.untrusted = safe, untrusted or safe
+
+
+@dataclass(frozen=True)
+class RemoteError:
+    """What the learner's function raised, kept beside the exception of Python's own that stands for it in our process.
+
+    kind: the name of that kind, text: its message, told: both, with its own name, where: the function of the notebook in
+    which it arose ("" if in none).
+    """
+
+    function: str
+    kind: str
+    text: str
+    told: str
+    where: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is what a stub raises."""
+        return self.kind == "NotImplementedError" and not self.text
+
+
+class Session:
+    """One hand-in: its process, started again where it broke, and the check that runs."""
+
+    def __init__(self, process: Process, cells: Sequence[Cell], limits: Limits):
+        self._process = process
+        self._limits = limits
+        self._end = time.monotonic() + limits.hand_in
+        self._cells = [c for c in cells if c.kind in RUN and not c.markdown and c.source.strip()]
+        self._cells_left = limits.cells
+        self._endless: set[int] = set()  # places of cells at which the process broke, left out from then on
+        self._ran: set[int] = set()  # places of cells that came to their end: run again after a crash, they are not held against it
+        self._cell_errors: dict[str, str] = {}  # cell name -> what went wrong in it
+        self._channel: Channel | None = None
+        self._broken: Violation | None = None  # sticks to the check, whatever it catches
+        self._dead = ""  # why no check can run any more
+        self._slow: set[str] = set()  # exercises that hung in a check: the next of theirs get less time
+        self._first = True  # call of a check
+        self._raised: list[tuple[Exception, RemoteError]] = []  # in the check that runs
+        self.notes: list[str] = []
+
+    def run(self, check: Cell, names: Mapping[str, Any], *, hidden: bool) -> tuple[Exception | None, dict[str, Any]]:
+        """Runs a check, or its visible part, alone. Returns what it raised (None when it passes) and its variables."""
+        if not self._ready(tell=not hidden):
+            return Violation(self._dead), {}
+        assert self._channel
+        seconds = self._limits.check / (5 if check.exercise in self._slow else 1)
+        deadline = min(time.monotonic() + seconds, self._end)
+        self._channel.deadline, self._channel.bytes = deadline, 0
+        self._broken, self._first = None, True
+        self._raised.clear()
+        own: dict[str, Any] = {}
+        try:
+            with alarm(seconds + 1, self._late):
+                error, own = failure(check, names, hidden=hidden)
+        except Violation as e:  # of the alarm, at the last moment
+            error = e
+        if self._broken and deadline <= time.monotonic():
+            self._slow.add(check.exercise)
+        return self._broken or error, own
+
+    def remote_error(self, error: Exception | None) -> RemoteError | None:
+        """What an exception that the last check ended with stands for (None: it arose on our side)."""
+        return next((remote for raised, remote in self._raised if raised is error), None)
+
+    def proxy(self, name: str, signature: inspect.Signature) -> Callable[..., Any]:
+        """A function that calls the learner's function `name`."""
+
+        def proxy(*args: Any, **kwargs: Any) -> Any:
+            return self._call(name, signature, args, kwargs)
+
+        proxy.__name__ = proxy.__qualname__ = name
+        return proxy
+
+    def close(self) -> None:
+        if self._channel:
+            self._channel.close()
+            self._channel = None
+            self._process.kill()
+
+    def _ready(self, *, tell: bool) -> bool:
+        """Whether a process that has run the cells is there; starts one where the last one broke."""
+        while not self._dead and not self._channel:
+            self._start(tell)
+        return not self._dead
+
+    def _start(self, tell: bool) -> None:
+        self._channel = self._process.fork()
+        for place, cell in enumerate(self._cells):
+            if place in self._endless:
+                continue
+            started = time.monotonic()
+            seconds = self._limits.check if place in self._ran else min(self._limits.check, self._cells_left)
+            self._channel.deadline = min(started + seconds, self._end)
+            self._broken, where = None, f"cell {cell.name}" if cell.name else "an added cell"
+            try:
+                reply, _, _ = self._ask(where, {"op": "run", "source": _compiled(cell) if cell.kind == "bring" else cell.source})
+            except Violation as e:
+                self._endless.add(place)
+                self._cells_left -= time.monotonic() - started
+                self._note(cell, f"{e.safe.rstrip('.')}; it was left out")
+                if self._cells_left <= 0 or time.monotonic() > self._end:
+                    self._dead = "The cells of this notebook did not finish in time."
+                return
+            if place not in self._ran:
+                self._cells_left -= time.monotonic() - started
+            self._ran.add(place)
+            if tell and reply.get("error"):
+                self._note(cell, f"{where} stopped with {_error(reply['error'])[1]}")
+
+    def _note(self, cell: Cell, sentence: str) -> None:
+        sentence = sentence[0].upper() + sentence[1:] + "."
+        self._cell_errors.setdefault(cell.name, sentence)
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def _call(self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensors: list[torch.Tensor] = []
+        head = {"op": "call", "name": name, "args": pack(args, tensors), "kwargs": pack(kwargs, tensors)}
+        reply, results, flags = self._ask(name, head | {"grad": torch.is_grad_enabled(), "first": self._first}, tensors)
+        self._first = False
+        if reply.get("missing"):
+            self._fail(self._cell_errors.get(name, f"{name} is not defined."))
+        self._raise_error(name, reply)
+        try:
+            value = unpack(reply.get("result"), results)
+            changed = [_parameter(signature, args, place) for place in reply.get("changed", [])]
+        except (Malformed, TypeError, ValueError, LookupError):
+            self._break(f"What came from the process of {name} is not an answer")
+        if changed:
+            which = f"its argument {', '.join(map(repr, changed))}"  # in words of the learner's side: it may say anything by them
+            self._fail(*(f"{name} changed {what} in place; work on a copy." for what in ("an argument", which)))
+        inputs = [t for t in tensors if t.requires_grad]
+        outputs = [needs and (r.is_floating_point() or r.is_complex()) for r, (needs, _) in zip(results, flags, strict=True)]
+        if any(outputs):
+            ask = self._products(name, reply["id"], outputs, inputs)
+            anchor = torch.zeros((), requires_grad=True)  # results may need gradients though no argument does
+            with torch.enable_grad():
+                tracked = iter(RemoteFunction.apply(ask, [r for r, o in zip(results, outputs, strict=True) if o], anchor, *inputs))
+            value = unpack(reply["result"], [next(tracked) if o else r for r, o in zip(results, outputs, strict=True)])
+        return value
+
+    def _products(self, name: str, ident: int, outputs: list[bool], inputs: list[torch.Tensor]) -> Callable[..., list[Any]]:
+        """What asks the learner's process for the vector-Jacobian products of a call."""
+
+        def ask(gradients: tuple[torch.Tensor | None, ...]) -> list[Any]:
+            given = iter(gradients)
+            tensors: list[torch.Tensor] = []
+            head = {"op": "vjp", "call": ident, "grads": pack([next(given) if o else None for o in outputs], tensors)}
+            reply, results, _ = self._ask(name, head, tensors)
+            self._raise_error(name, reply)
+            try:
+                products = unpack(reply.get("result"), results)
+                fits = all(p is None or p.shape == i.shape for p, i in zip(products, inputs, strict=True))
+            except (Malformed, TypeError, ValueError, AttributeError):
+                fits = False
+            if not fits:
+                self._break(f"What came from the process of {name} is not a gradient")
+            return products
+
+        return ask
+
+    def _ask(
+        self, name: str, head: dict[str, Any], tensors: list[torch.Tensor] | tuple[()] = ()
+    ) -> tuple[dict[str, Any], list[torch.Tensor], list[tuple[bool, bool]]]:
+        if self._broken:
+            raise self._broken
+        assert self._channel
+        ident = secrets.randbits(52)  # an answer that was sent too early cannot know it
+        try:
+            self._channel.send(head | {"id": ident}, tensors)
+            reply, results, flags = self._channel.receive()
+        except Closed:
+            self._break(f"{name} ended its process")
+        except Late:
+            self._break(f"{name} did not finish in time")
+        except Malformed:
+            self._break(f"What came from the process of {name} is not an answer")
+        if reply.get("id") != ident:
+            self._break(f"{name} sent an answer that nobody had asked for")
+        if self._channel.bytes > self._limits.data:
+            self._break(f"{name} gave back more data than a check may use")
+        return reply, results, flags
+
+    def _raise_error(self, name: str, reply: dict[str, Any]) -> None:
+        """Raises what the learner's function raised, as Python's own kind of error."""
+        if "refused" in reply:
+            self._fail(
+                f"{name} gave back something that is not data; allowed are {DATA}.",
+                f"{name} gave back {str(reply['refused'])[:TEXT]}; allowed are {DATA}.",
+            )
+        if "error" in reply:
+            error, text = _error(reply["error"])
+            said = reply["error"] if isinstance(reply["error"], dict) else {}
+            where = str(said.get("where", ""))[:60]
+            remote = RemoteError(name, type(error).__name__, str(said.get("text", ""))[:TEXT], text, where if where.isidentifier() else "")
+            self._raised.append((error, remote))
+            raise error
+
+    def _fail(self, ours: str, theirs: str = "") -> NoReturn:
+        """Fails the check, whatever it catches; the process lives on."""
+        self._broken = Violation(ours, theirs)
+        raise self._broken
+
+    def _break(self, sentence: str) -> NoReturn:
+        """Fails the check and ends the process; the next check gets a new one."""
+        self.close()
+        self._fail(sentence + ".")
+
+    def _late(self) -> NoReturn:
+        """Ends a check of ours that runs on and on over what the learner's function gave back."""
+        self._break("the check did not finish in time with what came back")
+
+
+class RemoteFunction(torch.autograd.Function):
+    """The node of our graph that stands for a call: backward asks the learner's process."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, ask: Callable[..., list[Any]], results: list[torch.Tensor], anchor: torch.Tensor, *inputs: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.ask = ask
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(anchor)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("gradients of gradients do not cross to the learner's process")
+        _ = ctx.saved_tensors  # raises when backward is called a second time, as in a notebook
+        return (None, None, None, *ctx.ask(gradients))
+
+
+def _error(said: Any) -> tuple[Exception, str]:
+    """An error that came over the channel: as Python's own kind, and its text with its own name ("KeyError: 'a'")."""
+    kind, name, text = (str(said.get(key, "")) if isinstance(said, dict) else "" for key in ("kind", "name", "text"))
+    made = getattr(builtins, kind, None)
+    if not (isinstance(made, type) and issubclass(made, Exception)):
+        made = RuntimeError
+    told = f"{name[:60]}: {text[:TEXT]}" if text else name[:60]
+    try:
+        return made(text[:TEXT]) if text else made(), told
+    except TypeError:  # a kind that wants other arguments
+        return RuntimeError(told), told
+
+
+def _compiled(cell: Cell) -> str:
+    """A cell of the course's own that runs on the learner's side, without its text: it answers an exercise of an earlier notebook."""
+    code = marshal.dumps(compile(cell.source, f"<{cell.name}>", "exec", optimize=2))
+    return f"import marshal\nexec(marshal.loads({code!r}))"
+
+
+def _parameter(signature: inspect.Signature, args: tuple[Any, ...], place: Any) -> str:
+    """The name of the parameter of an argument, by its position or keyword."""
+    if isinstance(place, str):
+        return place if place in signature.parameters else "?"
+    return list(signature.bind_partial(*args[: int(place) + 1]).arguments)[-1]

@@ -1,0 +1,191 @@
+"""The learner's side: a warm process that forks for each hand-in, runs the learner's cells, and answers calls.
+
+It has never held a test, an answer key or another's hand-in: it gets the cells of one hand-in, names of functions and
+their arguments, and gives back results. Started by the judge as ``python -m grader.sandbox.learner_process SOCKET LAYERS``.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import os
+import socket
+import sys
+import traceback
+from typing import Any
+
+import matplotlib
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from grader.sandbox.jail import Layers, kill, settle, spawn
+from grader.sandbox.lazy_import import put_to_sleep
+from grader.sandbox.protocol import Channel, Closed, NotData, image, pack, unpack, vjp
+
+TEXT = 2000  # characters of an error that cross
+
+
+class Shell(InteractiveShell):
+    """IPython without a terminal: magics and ! lines run, but nothing is shown and no program is started."""
+
+    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    showsyntaxerror = show_usage_error = showtraceback
+    system = showtraceback
+
+    def getoutput(self, *args: Any, **kwargs: Any) -> list[str]:
+        return []
+
+    def enable_matplotlib(self, gui: str | None = None) -> tuple[None, str]:
+        return None, "agg"
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    on = Layers(**json.loads(sys.argv[2]))
+    settle(on)
+    shell = _warm()
+    control.sendall(b"w")
+    child = before = 0
+    while True:
+        word, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if word == b"f":
+            if before == 1:  # a class: from now on no hand-in shall wait for it
+                matplotlib.pyplot.figure  # noqa: B018
+                gc.freeze()
+            before += 1
+            try:
+                child = spawn(functools.partial(_serve, descriptors[0], shell), on)
+            except OSError:
+                word = b"x"
+            for descriptor in descriptors:
+                os.close(descriptor)
+        if child and word in (b"k", b""):
+            kill(child)
+            child = 0
+        if not word:
+            return
+        control.sendall(word)
+
+
+def _warm() -> Shell:
+    """Everything that a hand-in would wait for is done once, here."""
+    torch.set_num_threads(1)
+    put_to_sleep("matplotlib.pyplot")
+    # torch's compiler takes 1.3 s to come, and the first optimizer of each hand-in would fetch it to ask it these two things
+    put_to_sleep("torch._dynamo", disable=lambda function, *_, **__: function, graph_break=lambda: None)
+    config = Config()
+    config.HistoryManager.enabled = False  # it would start a thread
+    shell = Shell.instance(config=config)
+    shell.run_cell("import asyncio\n%matplotlib inline", silent=True)  # no await: a loop would not survive the fork
+    x = torch.zeros(2, requires_grad=True)
+    (x * 2).sum().backward()
+    if os.path.exists("/proc/self/task"):  # a fork with a second thread hangs
+        assert len(os.listdir("/proc/self/task")) == 1, "a library started a thread in the warm process"
+    gc.collect()
+    gc.freeze()
+    return shell
+
+
+def _serve(descriptor: int, shell: Shell) -> None:
+    """Answers the judge until it hangs up. Runs in the jail."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, 1024)
+    channel = Channel(socket.socket(fileno=descriptor))
+    channel.send({"id": 0})
+    side = Side(shell)
+    with shell.builtin_trap:  # display and get_ipython, as in a notebook
+        while True:
+            try:
+                head, tensors, flags = channel.receive()
+            except Closed:
+                return
+            reply, results = side.answer(head, tensors, flags)
+            try:
+                channel.send(reply | {"id": head["id"]}, results)
+            except NotData as e:
+                channel.send({"id": head["id"], "refused": str(e)})
+
+
+class Side:
+    """One hand-in: its names, and the graphs of the calls of one check."""
+
+    def __init__(self, shell: Shell):
+        self._shell = shell
+        self._graphs: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+
+    def answer(
+        self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        try:
+            match head["op"]:
+                case "run":
+                    return self._run(head["source"]), []
+                case "call":
+                    return self._call(head, tensors, flags)
+                case _:
+                    return self._vjp(head, tensors)
+        except NotData as e:
+            return {"refused": str(e)}, []
+        except BaseException as e:  # SystemExit and KeyboardInterrupt too
+            return {"error": _described(e) | {"where": self._where(e)}}, []
+
+    def _where(self, error: BaseException) -> str:
+        """The innermost function of the notebook that an error went through."""
+        frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_globals is self._shell.user_ns]
+        return frames[-1] if frames else ""
+
+    def _run(self, source: str) -> dict[str, Any]:
+        result = self._shell.run_cell(source, silent=True)
+        error = result.error_before_exec or result.error_in_exec
+        return {"error": _described(error)} if error else {}
+
+    def _call(
+        self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        if head["first"]:
+            self._graphs.clear()
+        if head["name"] not in self._shell.user_ns:
+            return {"missing": True}, []
+        leaves, given = [], list(tensors)
+        for i, (needs_gradient, leaf) in enumerate(flags):
+            if needs_gradient:
+                leaves.append(tensors[i].requires_grad_())
+                given[i] = tensors[i] if leaf else tensors[i].clone()  # so that writing into it is allowed just where it was
+        args, kwargs = unpack(head["args"], given), unpack(head["kwargs"], given)
+        places = dict(enumerate(args)) | kwargs
+        before = {place: image(value) for place, value in places.items()}
+        with torch.set_grad_enabled(head["grad"]):
+            result = self._shell.user_ns[head["name"]](*args, **kwargs)
+        changed = [place for place, value in places.items() if image(value) != before[place]]
+        results: list[torch.Tensor] = []
+        tree = pack(result, results)
+        if any(t.requires_grad for t in results):
+            self._graphs[head["id"]] = (leaves, results)
+        return {"result": tree, "changed": changed}, results
+
+    def _vjp(self, head: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        leaves, results = self._graphs[head["call"]]
+        gradients = vjp(results, unpack(head["grads"], tensors), leaves)
+        found: list[torch.Tensor] = []
+        return {"result": pack([None if g is None else g.detach() for g in gradients], found)}, found
+
+
+def _described(error: BaseException) -> dict[str, str]:
+    """The kind of an error among Python's own, its name, its text."""
+    kind = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
+    try:
+        text = str(error)[:TEXT]
+    except Exception as e:
+        text = f"(its text cannot be read: {type(e).__name__})"
+    return {"kind": kind, "name": type(error).__name__, "text": text}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,370 @@
+"""What learning platforms give is told apart by student and notebook; what cannot be taken is named, and nothing is unpacked to disk."""
+
+import io
+import os
+import time
+import zipfile
+import zlib
+
+import pytest
+
+from grader.intake import platforms as collect
+from grader.intake.platforms import HandIn, Refusal, clean_name, gather, placed
+
+JUNE, JULY = (2026, 6, 1, 12, 0, 0), (2026, 7, 1, 12, 0, 0)
+
+
+def zipped(files, when=JUNE):
+    """A zip of {name: content}, or of (name, content, date) triples."""
+    triples = [(n, d, when) for n, d in files.items()] if isinstance(files, dict) else files
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data, date in triples:
+            archive.writestr(zipfile.ZipInfo(name, date), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def put(folder, files):
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def taken(*paths):
+    """{(student, filename): content} of the hand-ins, and the refusals."""
+    items = list(gather(paths))
+    found = {(i.student, i.filename): i.data for i in items if isinstance(i, HandIn)}
+    assert len(found) == sum(isinstance(i, HandIn) for i in items)
+    refused = [i for i in items if isinstance(i, Refusal)]
+    assert all(r.reason.endswith(".") and "\n" not in r.reason for r in refused)
+    return found, refused
+
+
+@pytest.mark.parametrize(
+    ("name", "cleaned"),
+    [
+        ("02_grpo_loss.ipynb", "02_grpo_loss.ipynb"),
+        ("Copy of 02_grpo_loss (1).ipynb", "02_grpo_loss.ipynb"),
+        ("Copy of Copy of 02_grpo_loss.ipynb", "02_grpo_loss.ipynb"),
+        ("02_grpo_loss - Copy.ipynb", "02_grpo_loss.ipynb"),
+        ("02_grpo_loss-2.ipynb", "02_grpo_loss.ipynb"),
+        ("02_grpo_loss.ipynb.txt", "02_grpo_loss.ipynb"),
+        ("02_grpo_loss.json", "02_grpo_loss.ipynb"),
+        ("02_grpo_loss的副本.ipynb", "02_grpo_loss.ipynb"),
+        ("02_grpo_loss 副本.ipynb", "02_grpo_loss.ipynb"),
+        ("ada_02_grpo_loss.ipynb", "02_grpo_loss.ipynb"),
+        ("hw-2.ipynb", "hw-2.ipynb"),
+        ("(1).ipynb", "(1).ipynb"),
+    ],
+)
+def test_a_file_name_loses_what_copying_added(name, cleaned):
+    assert clean_name(name) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"Ada Lovelace_12345_assignsubmission_file_/my hw.ipynb": b"1"}, ("Ada_Lovelace", "my hw.ipynb")),
+        ({"Ada_12345_assignsubmission_file/sub/02_grpo_loss.ipynb": b"1"}, ("Ada", "02_grpo_loss.ipynb")),
+        ({"lovelaceada_123_456_02_grpo_loss.ipynb": b"1"}, ("lovelaceada_123", "02_grpo_loss.ipynb")),
+        ({"lovelaceada_LATE_123_456_Copy of 02_grpo_loss-1.ipynb": b"1"}, ("lovelaceada_123", "02_grpo_loss.ipynb")),
+        ({"ada/02_grpo_loss.ipynb": b"1", "bob/x.png": b""}, ("ada", "02_grpo_loss.ipynb")),
+        ({"class/ada/02_grpo_loss/02_grpo_loss.ipynb": b"1", "class/bob/x.png": b""}, ("ada", "02_grpo_loss.ipynb")),
+        ({"ada_02_grpo_loss.ipynb": b"1"}, ("ada", "02_grpo_loss.ipynb")),
+        ({"ada.ipynb": b"1"}, ("ada", "ada.ipynb")),
+        ({"02_grpo_loss.ipynb": b"1"}, ("here", "02_grpo_loss.ipynb")),
+        ({"homework/02_grpo_loss.ipynb": b"1"}, ("here", "02_grpo_loss.ipynb")),
+        ({"王小明_7_assignsubmission_file_/02_grpo_loss.ipynb": b"1"}, ("王小明", "02_grpo_loss.ipynb")),
+    ],
+)
+def test_whose_it_is(tmp_path, files, expected):
+    in_zip, _ = taken(put(tmp_path, {"here.zip": zipped(files)}) / "here.zip")
+    assert in_zip == {expected: b"1"}
+    if not any(name.startswith(("class/", "homework/")) for name in files):  # in a folder, each folder is a student
+        assert taken(put(tmp_path / "here", files))[0] == {expected: b"1"}
+
+
+def test_a_file_by_itself_is_of_the_folder_it_lies_in(tmp_path):
+    put(tmp_path / "ada", {"02_grpo_loss (3).ipynb": b"1"})
+    assert taken(tmp_path / "ada" / "02_grpo_loss (3).ipynb")[0] == {("ada", "02_grpo_loss.ipynb"): b"1"}
+
+
+def test_of_two_versions_the_newest_is_taken_and_said_so(tmp_path):
+    files = [("a/02_grpo_loss (1).ipynb", b"new", JULY), ("a/02_grpo_loss.ipynb", b"old", JUNE), ("b/02_grpo_loss.ipynb", b"b", JUNE)]
+    put(tmp_path, {"class.zip": zipped(files)})
+    one, two = gather([tmp_path / "class.zip"])
+    assert (one.student, one.filename, one.data) == ("a", "02_grpo_loss.ipynb", b"new")
+    assert one.notes == (
+        "There are 2 versions of 02_grpo_loss.ipynb; the newest, class.zip/a/02_grpo_loss (1).ipynb, was taken, "
+        "not class.zip/a/02_grpo_loss.ipynb.",
+    )
+    assert (two.data, two.notes) == (b"b", ())
+    folder = put(tmp_path / "f", {"a/02_grpo_loss.ipynb": b"new", "a/02_grpo_loss-1.ipynb": b"old"})
+    os.utime(folder / "a/02_grpo_loss-1.ipynb", (1, 1))
+    assert taken(folder)[0] == {("a", "02_grpo_loss.ipynb"): b"new"}
+
+
+def test_a_students_zip_in_a_class_is_looked_into(tmp_path):
+    inner = zipped(
+        {"deep/er/02_grpo_loss.ipynb": b"1", "__MACOSX/._02_grpo_loss.ipynb": b"x", ".ipynb_checkpoints/02_grpo_loss.ipynb": b"x"}
+    )
+    put(tmp_path, {"class.zip": zipped({"Ada L_1_assignsubmission_file_/hw.zip": inner, "Bo_2_assignsubmission_file_/a.ipynb": b"2"})})
+    assert taken(tmp_path / "class.zip") == ({("Ada_L", "02_grpo_loss.ipynb"): b"1", ("Bo", "a.ipynb"): b"2"}, [])
+    put(tmp_path / "folder", {"ada.zip": zipped({"homework/02_grpo_loss.ipynb": b"1"})})
+    assert taken(tmp_path / "folder") == ({("ada", "02_grpo_loss.ipynb"): b"1"}, [])
+
+
+def test_a_zip_called_notebook_is_looked_into(tmp_path):
+    put(tmp_path, {"ada/02_grpo_loss.ipynb": zipped({"02_grpo_loss.ipynb": b"1"})})
+    assert taken(tmp_path) == ({("ada", "02_grpo_loss.ipynb"): b"1"}, [])
+
+
+def test_nobody_hands_in_for_somebody_else(tmp_path):
+    inner = zipped({"Bob_2_assignsubmission_file_/02_grpo_loss.ipynb": b"x", "bob_3_4_02_grpo_loss.ipynb": b"x", "bob/03_kl.ipynb": b"3"})
+    put(tmp_path, {"ada.zip": inner, "bob.ipynb": b"bob's"})
+    found, refused = taken(tmp_path)
+    assert found == {("bob", "bob.ipynb"): b"bob's", ("ada", "03_kl.ipynb"): b"3"}
+    assert [r.student for r in refused] == ["ada", "ada"]
+    assert all("another's hand-in" in r.reason for r in refused)
+
+
+def test_namesakes_stay_two_people(tmp_path):
+    put(tmp_path, {"c.zip": zipped({"Li Wei_1_assignsubmission_file_/a.ipynb": b"1", "Li Wei_2_assignsubmission_file_/a.ipynb": b"2"})})
+    assert taken(tmp_path / "c.zip")[0] == {("Li_Wei_1", "a.ipynb"): b"1", ("Li_Wei_2", "a.ipynb"): b"2"}
+    put(tmp_path / "f", {"a b/a.ipynb": b"1", "a_b/a.ipynb": b"2"})
+    assert len({student for student, _ in taken(tmp_path / "f")[0]}) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/x.ipynb", "/etc/x.ipynb", "..\\..\\x.ipynb", "C:\\Windows\\x.ipynb", "a/../../../x.ipynb", "./x.ipynb"]
+)
+def test_path_tricks_lead_nowhere(tmp_path, name):
+    put(tmp_path / "in", {"eve.zip": zipped({name: b"1"})})
+    assert taken(tmp_path / "in") == ({("eve", "x.ipynb"): b"1"}, [])
+    found, _ = taken(tmp_path / "in" / "eve.zip")
+    for student, filename in found:
+        assert not {"/", "\\", ".."} & {student, filename, *student, *filename}
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["eve.zip", "in"]
+
+
+def test_student_ids_are_safe_as_names_of_folders(tmp_path):
+    names = ["..", "a/b", "-rf", "x" * 300, "a\nb", "$(reboot)", "~", " ", "é", "e\u0301"]
+    owners = {collect._Owner(name) for name in names}
+    ids = collect._ids(owners)
+    for id in ids.values():
+        assert id and not id.startswith((".", "-")) and len(id) < 100 and all(c.isalnum() or c in "._@+-" for c in id)
+
+
+def bomb(zeros):
+    return zipped({"02_grpo_loss.ipynb": bytes(zeros)})
+
+
+def nested(depth):
+    data = zipped({"02_grpo_loss.ipynb": b"1"})
+    for _ in range(depth):
+        data = zipped({"in.zip": data})
+    return data
+
+
+def locked():
+    data = bytearray(zipped({"02_grpo_loss.ipynb": b"1"}))
+    data[6] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(data)
+
+
+def linked():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        info = zipfile.ZipInfo("02_grpo_loss.ipynb")
+        info.external_attr = 0o120777 << 16
+        archive.writestr(info, "/etc/passwd")
+    return buffer.getvalue()
+
+
+def wrong_checksum():
+    return zipped({"02_grpo_loss.ipynb": b"{}"}).replace(zlib.crc32(b"{}").to_bytes(4, "little"), b"\0\0\0\1")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("ada.zip", bomb(101_000_000), "larger than 100 MB"),
+        ("ada.zip", zipped({f"{i:02}_x.ipynb": bytes(60_000_000) for i in range(4)}), "as a zip bomb does"),
+        ("ada.zip", nested(5), "is a zip within 3 others"),
+        ("ada.zip", locked(), "locked with a password"),
+        ("ada.zip", linked(), "is a link"),
+        ("ada.zip", wrong_checksum(), "Bad CRC"),
+        ("ada.zip", nested(0)[:60], "File is not a zip file"),
+        ("ada.zip", zipped({}), "holds no file"),
+        ("ada.zip", b"no zip at all", "is no zip"),
+        ("ada/report.pdf", b"%PDF", "is no notebook"),
+        ("ada/hw.rar", b"Rar!", "is no notebook"),
+        ("ada/hw.docx", zipped({"word/document.xml": b""}), "is no notebook"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_and_the_others_are_taken(tmp_path, name, data, reason):
+    put(tmp_path, {name: data, "bob/02_grpo_loss.ipynb": b"2"})
+    found, refused = taken(tmp_path)
+    assert found.pop(("bob", "02_grpo_loss.ipynb")) == b"2"
+    assert {r.student for r in refused} == {"ada"}
+    assert any(reason in r.reason for r in refused)
+    assert all(name.split("/")[-1] in r.reason for r in refused)
+
+
+def test_links_and_pipes_in_a_folder_are_refused(tmp_path):
+    put(tmp_path, {"bob/02_grpo_loss.ipynb": b"bob's", "eve/notes.txt": b""})
+    (tmp_path / "eve" / "02_grpo_loss.ipynb").symlink_to(tmp_path / "bob" / "02_grpo_loss.ipynb")
+    (tmp_path / "mallory").symlink_to(tmp_path / "bob")
+    os.mkfifo(tmp_path / "eve" / "03_kl.ipynb")
+    found, refused = taken(tmp_path)
+    assert found == {("bob", "02_grpo_loss.ipynb"): b"bob's"}
+    assert sum("a link or a device" in r.reason for r in refused) == 2
+    assert not any(s == "mallory" for s, _ in found)
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "broken.zip"])
+def test_a_path_that_gives_nothing_is_refused(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.zip").write_bytes(nested(0)[:-5])
+    found, refused = taken(tmp_path / name)
+    assert not found
+    assert len(refused) == 1 and name in refused[0].reason
+
+
+def test_names_written_by_windows_in_china_are_read(tmp_path):
+    data = zipped({"abcd/02_grpo_loss.ipynb": b"1", "x/y.png": b""}).replace(b"abcd/", "王明/".encode("gb18030"))
+    put(tmp_path, {"c.zip": data})
+    assert taken(tmp_path / "c.zip")[0] == {("王明", "02_grpo_loss.ipynb"): b"1"}
+
+
+def test_a_class_is_read_one_hand_in_at_a_time(tmp_path):
+    put(tmp_path, {"c.zip": zipped({f"s{i}/02_grpo_loss.ipynb": b"%d" % i for i in range(3000)})})
+    items = gather([tmp_path / "c.zip"])
+    assert next(items).data == b"0"
+    assert sum(1 for _ in items) == 2999
+
+
+# One student and the others
+
+
+def moodle(**work):
+    """A class as Moodle gives it: the first student has number 11."""
+    return [(f"{name}_{n}_assignsubmission_file_/{file}", data, JUNE) for n, (name, (file, data)) in enumerate(work.items(), 11)]
+
+
+def odd_compression():
+    data = bytearray(zipped({"02_grpo_loss.ipynb": b"1"}))
+    data[8] = data[data.index(b"PK\x01\x02") + 10] = 77
+    return bytes(data)
+
+
+@pytest.mark.parametrize("error", [RecursionError, MemoryError, NotImplementedError, AssertionError, zipfile.BadZipFile, zlib.error])
+@pytest.mark.parametrize("inner", ["eve.zip", "02_grpo_loss.ipynb"])
+def test_whatever_reading_one_hand_in_raises_the_others_are_taken(tmp_path, monkeypatch, error, inner):
+    eve = zipped({"02_grpo_loss.ipynb": b"1"}) if inner.endswith("zip") else b"eve"
+    put(tmp_path, {"c.zip": zipped(moodle(al=("a.ipynb", b"1"), eve=(inner, eve), hal=("a.ipynb", b"3")))})
+    read = collect._whole
+
+    def whole(data):
+        if data == eve:
+            raise error("two\nlines.")
+        return read(data)
+
+    monkeypatch.setattr(collect, "_whole", whole)
+    found, refused = taken(tmp_path / "c.zip")
+    assert found == {("al", "a.ipynb"): b"1", ("hal", "a.ipynb"): b"3"}
+    assert [(r.student, r.reason) for r in refused] == [
+        ("eve", f"c.zip/eve_12_assignsubmission_file_/{inner}: cannot be read (two lines).")
+    ]
+
+
+def test_an_odd_compression_is_refused(tmp_path):
+    put(tmp_path, {"c.zip": zipped(moodle(eve=("hw.zip", odd_compression()), hal=("a.ipynb", b"3")))})
+    found, (refused,) = taken(tmp_path / "c.zip")
+    assert found == {("hal", "a.ipynb"): b"3"}
+    assert refused.student == "eve" and "compression" in refused.reason
+
+
+def test_nobodys_bombs_cost_another_a_hand_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(collect, "MAX_BYTES", 1_000_000)
+    files = [(f"Eve_12_assignsubmission_file_/{i:02}_x.ipynb", bytes(990_000), JUNE) for i in range(13)]
+    bombs = zipped({f"{i:02}_x.ipynb": bytes(600_000) for i in range(8)})
+    files += [("Mal_13_assignsubmission_file_/hw.zip", bombs, JUNE), ("Zed_14_assignsubmission_file_/a.ipynb", b"z" * 10_000, JUNE)]
+    (tmp_path / "c.zip").write_bytes(zipped(files))
+    *others, zed = gather([tmp_path / "c.zip"])
+    assert (zed.student, zed.data) == ("Zed", b"z" * 10_000)
+    refused = [item for item in others if isinstance(item, Refusal)]
+    assert refused and all(item.student == "Mal" and "as a zip bomb does" in item.reason for item in refused)
+
+
+def test_dates_in_a_students_own_zip_do_not_count(tmp_path):
+    early = zipped([("02_grpo_loss.ipynb", b"new", JUNE), ("a/02_grpo_loss.ipynb", b"old", (1980, 1, 1, 0, 0, 0))])
+    july = time.mktime((*JULY, 0, 0, -1))
+    put(tmp_path, {"c.zip": zipped({"Gus_1_assignsubmission_file_/hw.zip": zipped({"in.zip": early})}, JULY), "f/gus.zip": early})
+    os.utime(tmp_path / "f" / "gus.zip", (july, july))
+    for path in ("c.zip", "f"):
+        (item,) = gather([tmp_path / path])
+        assert item.mtime == july
+        assert item.data == b"new", "they tell which of the student's versions is the newest"
+
+
+def test_a_students_zip_is_opened_once_for_all_that_is_in_it(tmp_path, monkeypatch):
+    many = zipped({f"{i}.ipynb": b"1" for i in range(2000)})
+    some = zipped({f"{i}.ipynb": b"2" for i in range(0, 2000, 2)}, JULY)  # the newest is now in one zip, now in the other
+    put(tmp_path, {"c.zip": zipped([("Eve_1_assignsubmission_file_/w.zip", zipped({"a.zip": many, "b.zip": some}), JUNE)])})
+    opened, original = [], zipfile.ZipFile
+    monkeypatch.setattr(zipfile, "ZipFile", lambda file: opened.append(file) or original(file))
+    items = list(gather([tmp_path / "c.zip"]))
+    assert len(items) == 2000 and sum(item.data == b"2" for item in items) == 1000
+    assert len(opened) <= 6  # the class, w.zip, then a.zip and b.zip: to see what is in them, and to read it
+
+
+def test_long_names_in_a_zip_take_no_time(tmp_path):
+    began = time.process_time()
+    put(tmp_path, {"eve.zip": zipped({"01_a" * 16_000 + ".ipynb": b"1", "_" * 65_000 + "!.ipynb": b"2"})})
+    assert sorted(taken(tmp_path)[0].values()) == [b"1", b"2"]
+    assert time.process_time() - began < 5
+
+
+def test_names_that_cannot_be_printed_are_made_so(tmp_path):
+    put(tmp_path, {"eve.zip": zipped({"a\x1b[2J\nb.pdf": b"1"})})
+    (tmp_path / os.fsdecode(b"\xff.pdf")).write_bytes(b"1")
+    _, refused = taken(tmp_path)
+    assert len(refused) == 2 and all(r.reason.encode().isascii() and r.filename.isprintable() for r in refused)
+
+
+def filed(held, notebook, *names):
+    """Where the hand-ins of one `collect` are filed; names: "Ada_11"."""
+    folder = io.BytesIO(zipped({f"{name}_assignsubmission_file_/{notebook}.ipynb": b"1" for name in names}))
+    files = collect._in_zip(lambda: zipfile.ZipFile(folder), "c.zip")
+    owners = [collect._whose(file.parts, "c")[0] for file in files]
+    ids = collect._ids(set(owners))
+    return [placed(HandIn(ids[o], f"{notebook}.ipynb", b"1", 0.0, (), o.number), notebook, held) for o in owners]
+
+
+def test_a_namesake_who_comes_later_takes_nobodys_place():
+    held = {}
+    assert filed(held, "01_a", "Ada L_111", "Bo_112") == ["Ada_L", "Bo"]
+    assert filed(held, "01_a", "Ada L_999") == ["Ada_L_999"]
+    assert filed(held, "01_a", "Ada L_111") == ["Ada_L"], "the same person again"
+    assert filed(held, "01_a", "Ada L_999", "Ada L_111", "Ada L_7") == ["Ada_L_999", "Ada_L", "Ada_L_7"]
+    assert filed(held, "02_b", "Ada L_205", "Bo_206") == ["Ada_L", "Bo"], "Moodle numbers people anew in each assignment"
+
+
+def test_namesakes_who_came_together_keep_their_places():
+    held = {}
+    assert filed(held, "01_a", "Li Wei_1", "Li Wei_2") == ["Li_Wei_1", "Li_Wei_2"]
+    assert filed(held, "01_a", "Li Wei_2") == ["Li_Wei_2"]
+    assert filed(held, "01_a", "Li Wei_3", "Li Wei_1") == ["Li_Wei_3", "Li_Wei_1"]
+
+
+def test_gather_tells_the_number_that_tells_namesakes_apart(tmp_path):
+    put(tmp_path, {"c.zip": zipped({**{n: d for n, d, _ in moodle(ada=("a.ipynb", b"1"))}, "bo/a.ipynb": b"2"})})
+    assert [(item.student, item.number) for item in gather([tmp_path / "c.zip"])] == [("ada", "11"), ("bo", "")]
+
+
+def test_names_that_are_cut_short_stay_different_people():
+    ids = [collect._safe(name) for name in ("x" * 100 + "a", "x" * 100 + "b", "!!!", "???")]
+    assert len(set(ids)) == 4

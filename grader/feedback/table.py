@@ -45,11 +45,10 @@ def _of_exercise(notebook: str, cells: tuple[Cell, ...], exercise: str, checks: 
 
 def _entries(notebook: str, cells: tuple[Cell, ...], exercise: str, checks: list[Cell]) -> Iterator[Entry]:
     """[check, mistake, *fingerprint]"""
-    key = namespace(Notebook(notebook, cells))
-    right = {check.name: fingerprint(failure(check, key)[1].get("got", [])) for check in checks}
-    for version in versions(notebook):
-        if not version.wrong or version.exercise != exercise:
-            continue
+    wrong = [version for version in versions(notebook) if version.wrong and version.exercise == exercise]
+    key = namespace(Notebook(notebook, cells)) if wrong else {}
+    right = {check.name: fingerprint(failure(check, key)[1].get("got", [])) for check in checks if wrong}
+    for version in wrong:
         names = namespace(Notebook(notebook, cells), {version.exercise: version.source})
         for check in checks:
             error, own = failure(check, names)

@@ -227,8 +227,8 @@ def test_pictures_come_when_they_are_drawn_and_from_the_second_hand_in_on_withou
 def test_a_warm_process_that_was_killed_is_started_again():
     with Judge() as judge:
         assert judge.judge(hand_in()).points == 7
-        judge._warm._process.kill()
-        judge._warm._process.wait()
+        judge._process._process.kill()
+        judge._process._process.wait()
         assert judge.judge(hand_in()).points == 7
 
 

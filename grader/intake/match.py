@@ -49,8 +49,8 @@ def read_submission(data: bytes, filename: str, course: Sequence[Notebook]) -> S
 def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> Notebook:
     """The notebook that was handed in: by its metadata, its grade ids, its cell ids, its functions, its file's name."""
     functions = {name for cell in raw.cells if cell.code for name in defines(cell.source)}
-    grade_ids = {name for cell in raw.cells for name in (cell.grade_id, cell.name)}
-    cell_ids = {cell.cell_id for cell in raw.cells}
+    grade_ids = {name for cell in raw.cells for name in (cell.identity.grade_id, cell.identity.name)}
+    cell_ids = {cell.identity.cell_id for cell in raw.cells}
 
     def evidence(nb: Notebook, *brought: str) -> tuple[int, int, int]:
         graded = {cell.name for cell in nb.of_kind("solution", "check", "answer", *brought)}
@@ -109,7 +109,8 @@ class _Reading:
     # Which cell of the course is it?
 
     def by_id(self, raw: RawCell) -> Cell | None:
-        return next((self.named[key] for key in (raw.grade_id, raw.name, raw.cell_id) if key in self.named), None)
+        ids = raw.identity
+        return next((self.named[key] for key in (ids.grade_id, ids.name, ids.cell_id) if key in self.named), None)
 
     def by_content(self, raw: RawCell) -> Cell | None:
         if raw.code:

@@ -2,7 +2,8 @@
 
 import json
 
-from grader.course.build import answer_key, learner_notebook, to_text
+from grader.course.build import learner_notebook, to_text
+from grader.feedback.release import answer_key
 from grader.course.source import read_course
 
 FIRST = '''# %% [markdown]

@@ -33,7 +33,8 @@ class Feedback:
             self.shell._showtraceback = lambda kind, error, lines: show(self.shell, kind, error, self.short(error, lines))
 
     def before(self, info):
-        self.check = self.checks.get((info.raw_cell or "").strip().split("\n")[0].lstrip("# ").rstrip(". "))
+        lines = (info.raw_cell or "").split("\n")  # the title may stand below a form's title, a magic or a comment
+        self.check = next((self.checks[t] for t in (line.lstrip("# ").rstrip(". ") for line in lines) if t in self.checks), None)
         if self.check:
             self.shell.user_ns.pop("got", None)  # what a check compares; never that of an earlier one
         elif "def " in (info.raw_cell or ""):

@@ -48,7 +48,7 @@ class RawCell:
     number: int
     code: bool
     source: str
-    identity: Identity = Identity()
+    identity: Identity
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Our side: runs the checks of a notebook, each name that the learner defines standing for a call to the learner's process.
 
 The checks are the master's, unchanged, and run here; the learner's cells run in a jailed process that never sees one.
-Each check is run twice: first what the learner can see, of all checks, then all of them whole. From the first hidden
-input on, no word that the learner's code could have chosen reaches a message: else it could tell what it was given.
+Each check is run twice: first what the learner can see, of all checks, then all of them whole. Whatever a hidden input
+makes of the learner's code, its message is the same: else the code could tell what it was given.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from grader.mistakes import versions
 from grader.sandbox.jail import JailError, layers
 from grader.sandbox.lazy_import import put_to_sleep
 
+PACKAGES = "Grading has Python's own library, torch, numpy and matplotlib."
 CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
 
 class Judge:
@@ -37,7 +38,8 @@ class Judge:
         if not layers().holds and not allow_no_jail:
             raise JailError(
                 "this machine offers no jail for the learners' code: install bubblewrap (apt install bubblewrap) on Linux, "
-                "or grade with --no-jail (c.Judge.allow_no_jail for nbgrader): scores stay safe, your files do not"
+                "or, for your own work only, grade with --no-jail (c.Judge.allow_no_jail for nbgrader): the code then can read and "
+                "change your files, the answers and the scores"
             )
         put_to_sleep("matplotlib.pyplot")  # given cells import it, checks never draw
         self._limits = limits or Limits()
@@ -82,7 +84,9 @@ def judged(submission: Submission, session: Session) -> list[Verdict]:
             if not seen[check.name].message:
                 error, own = session.run(check, names, hidden=hidden)
                 if error:
-                    seen[check.name] = _hidden(check, error, session) if hidden else _visible(notebook, check, error, own, session)
+                    seen[check.name] = (
+                        _Seen(f"{check.title}: a hidden test fails.") if hidden else _visible(notebook, check, error, own, session)
+                    )
     named = _named(submission, seen)
     verdicts = []
     for cell in notebook.of_kind("check", "answer"):
@@ -120,6 +124,8 @@ def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str
     if remote:
         where = f" (in {remote.where})" if remote.where and remote.where != remote.function else ""
         explained = meaning(remote.kind, remote.text, shapes(notebook).get(check.exercise, {}), inside=bool(remote.where))
+        if remote.kind in ("NameError", "ModuleNotFoundError") and (stops := [note for note in session.notes if " stopped with " in note]):
+            explained = f"{stops[0]} {PACKAGES}"
         return _Seen(_printable(f"{remote.function} raised {remote.told}{where}"), explained, [])
     if not isinstance(error, AssertionError):
         explained = meaning(type(error).__name__, str(error), shapes(notebook).get(check.exercise, {}), inside=False)
@@ -129,19 +135,6 @@ def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str
     except Exception:  # something odd came out: no name is worth a grade
         prints, decimals = [], 0
     return _Seen(_printable(str(error)) or f"{check.title}: this does not hold.", "", prints, decimals)
-
-
-def _hidden(check: Cell, error: Exception, session: Session) -> _Seen:
-    remote = session.remote_error(error)
-    if isinstance(error, Violation):
-        words = f"in a hidden test, {error.safe}"
-    elif remote:
-        words = f"in a hidden test, {remote.function} {'is not written yet' if remote.is_open else 'raised an error'}."
-    elif isinstance(error, AssertionError):
-        words = "a hidden test fails."
-    else:
-        words = f"a hidden test could not use what came back ({type(error).__name__})."
-    return _Seen(f"{check.title}: {words}")
 
 
 def _printable(text: str) -> str:

@@ -13,13 +13,14 @@ import marshal
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
 import torch
 
 from grader.course.source import Cell
 from grader.course.trusted import alarm, failure
+from grader.intake.static_analysis import additions, after
 from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, pack, unpack
 
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
@@ -86,7 +87,7 @@ class Session:
         self._end = time.monotonic() + limits.hand_in
         self._cells = [c for c in cells if c.kind in RUN and not c.markdown and c.source.strip()]
         self._cells_left = limits.cells
-        self._endless: set[int] = set()  # places of cells at which the process broke, left out from then on
+        self._endless: set[int] = set()  # places of cells at which the process broke: from then on only their definitions run
         self._ran: set[int] = set()  # places of cells that came to their end: run again after a crash, they are not held against it
         self._cell_errors: dict[str, str] = {}  # cell name -> what went wrong in it
         self._channel: Channel | None = None
@@ -145,26 +146,37 @@ class Session:
     def _start(self, tell: bool) -> None:
         self._channel = self._process.fork()
         for place, cell in enumerate(self._cells):
-            if place in self._endless:
-                continue
             started = time.monotonic()
             seconds = self._limits.check if place in self._ran else min(self._limits.check, self._cells_left)
             self._channel.deadline = min(started + seconds, self._end)
-            self._broken, where = None, f"cell {cell.name}" if cell.name else "an added cell"
+            self._broken = None
             try:
-                reply, _, _ = self._ask(where, {"op": "run", "source": _compiled(cell) if cell.kind == "bring" else cell.source})
+                self._run_cell(cell, tell)
             except Violation as e:
+                self._cells[place] = replace(cell, source=additions(cell.source, "", set()) if place not in self._endless else "")
                 self._endless.add(place)
                 self._cells_left -= time.monotonic() - started
-                self._note(cell, f"{e.safe.rstrip('.')}; it was left out")
+                self._note(cell, f"{e.safe.rstrip('.')}; only what it defines was kept")
                 if self._cells_left <= 0 or time.monotonic() > self._end:
                     self._dead = "The cells of this notebook did not finish in time."
                 return
             if place not in self._ran:
                 self._cells_left -= time.monotonic() - started
             self._ran.add(place)
-            if tell and reply.get("error"):
-                self._note(cell, f"{where} stopped with {_error(reply['error'])[1]}")
+
+    def _run_cell(self, cell: Cell, tell: bool) -> None:
+        """Runs a cell; where a statement of it fails, those that follow run all the same."""
+        where = f"cell {cell.name}" if cell.name else "an added cell"
+        source = _compiled(cell) if cell.kind == "bring" else cell.source
+        while source.strip():
+            reply, _, _ = self._ask(where, {"op": "run", "source": source})
+            if not reply.get("error"):
+                return
+            line = reply.get("line")
+            source = after(source, line) if isinstance(line, int) and line > 0 else ""
+            if tell:
+                rest = "; what follows it was run all the same" if source else ""
+                self._note(cell, f"{where} stopped with {_error(reply['error'])[1]}{rest}")
 
     def _note(self, cell: Cell, sentence: str) -> None:
         sentence = sentence[0].upper() + sentence[1:] + "."

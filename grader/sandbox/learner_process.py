@@ -141,10 +141,15 @@ class Side:
         frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_globals is self._shell.user_ns]
         return frames[-1] if frames else ""
 
+    def _line(self, error: BaseException) -> int:
+        """The line of a cell's own statements at which it stopped (0 where none of them ran)."""
+        lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_globals is self._shell.user_ns]
+        return lines[0] if lines else 0
+
     def _run(self, source: str) -> dict[str, Any]:
         result = self._shell.run_cell(source, silent=True)
         error = result.error_before_exec or result.error_in_exec
-        return {"error": _described(error)} if error else {}
+        return {"error": _described(error), "line": self._line(error)} if error else {}
 
     def _call(
         self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]

@@ -3,8 +3,8 @@
 import json
 
 from grader.course.build import learner_notebook, to_text
-from grader.feedback.release import answer_key
 from grader.course.source import read_course
+from grader.feedback.release import answer_key
 
 FIRST = '''# %% [markdown]
 # # 1. Toys

@@ -17,7 +17,7 @@ def run_alone(nb, folder):
     """Executes a copy of the notebook in an empty folder, in a kernel that has torch, numpy and matplotlib only."""
     kernel = folder / ".kernel" / "alone"
     kernel.mkdir(parents=True)
-    argv = [sys.executable, str(ROOT / "tests/alone.py"), "-f", "{connection_file}"]
+    argv = [sys.executable, str(ROOT / "tests/course/alone.py"), "-f", "{connection_file}"]
     (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "alone", "language": "python"}))
     manager = AsyncKernelManager(kernel_name="alone", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(kernel.parent)]))
     work = folder / "empty"

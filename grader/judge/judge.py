@@ -145,17 +145,18 @@ def _printable(text: str) -> str:
 
 def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple[str | None, str]]:
     """Check that failed -> the known mistakes that explain it, by name, and what to say of them."""
-    notebook, found = submission.notebook, {}
-    failed = {check.exercise for check in notebook.of_kind("check") if seen[check.name].message}
+    notebook = submission.notebook
+    found: dict[str, tuple[str | None, str]] = {}
+    failed = {exercise.name for exercise in notebook.exercises if any(seen[check.name].message for check in exercise.checks)}
     known = {version.name: (version.summary, version.hint) for version in versions(notebook.name)}
-    for exercise in failed:
-        own = {c.name: seen[c.name] for c in notebook.of_kind("check") if c.exercise == exercise}
-        source = "\n".join(cell.source for cell in submission.cells if cell.name == exercise)
-        if causes := (failed - {exercise}) & names_used(source):
-            words = f"{exercise} calls {min(causes)}, which fails a check of its own: begin there."
+    for exercise in [exercise for exercise in notebook.exercises if exercise.name in failed]:
+        own = {check.name: seen[check.name] for check in exercise.checks}
+        source = "\n".join(cell.source for cell in submission.cells if cell.name == exercise.name)
+        if causes := (failed - {exercise.name}) & names_used(source):
+            words = f"{exercise.name} calls {min(causes)}, which fails a check of its own: begin there."
             found |= {name: (None, words) for name, what in own.items() if what.message}
             continue
-        prints = by_mistake([[check, *entries] for check, entries in fingerprints(notebook, exercise).items()], own)
+        prints = by_mistake(fingerprints(notebook, exercise.name), own)
         decimals = {name: what.decimals for name, what in own.items()}
         names, sure = candidates({name: what.prints for name, what in own.items()}, prints, decimals)
         for name, what in own.items():

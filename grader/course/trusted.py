@@ -29,7 +29,7 @@ def execute(source: str, names: dict[str, Any], filename: str) -> None:
         exec(compile(source, filename, "exec"), names)
 
 
-def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tuple[BaseException | None, dict[str, Any]]:
+def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tuple[Exception | None, dict[str, Any]]:
     """What a check raises when it is run alone in a copy of `names` (None when it passes), and the copy."""
     own = dict(names)
     try:

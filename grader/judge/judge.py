@@ -25,9 +25,10 @@ from grader.judge.remote import TEXT, Limits, Session, Violation
 from grader.judge.verdict import Result, Verdict
 from grader.mistakes import versions
 from grader.sandbox.jail import JailError, layers
-from grader.sandbox.lazy_import import put_to_sleep
+from grader.sandbox.lazy_import import import_lazily
 
 CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
+
 
 class Judge:
     """A warm process of the learner's side, and what judges hand-ins with it, one after another."""
@@ -39,7 +40,7 @@ class Judge:
                 "this machine offers no jail for the learners' code: install bubblewrap (apt install bubblewrap) on Linux, "
                 "or grade with --no-jail (c.Judge.allow_no_jail for nbgrader): scores stay safe, your files do not"
             )
-        put_to_sleep("matplotlib.pyplot")  # given cells import it, checks never draw
+        import_lazily("matplotlib.pyplot")  # given cells import it, checks never draw
         self._limits = limits or Limits()
         self._process = WarmProcess()
 
@@ -152,7 +153,8 @@ def _printable(text: str) -> str:
 
 def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple[str | None, str]]:
     """Check that failed -> the known mistakes that explain it, by name, and what to say of them."""
-    notebook, found = submission.notebook, {}
+    notebook = submission.notebook
+    found: dict[str, tuple[str | None, str]] = {}
     failed = {check.exercise for check in notebook.of_kind("check") if seen[check.name].message}
     known = {version.name: (version.summary, version.hint) for version in versions(notebook.name)}
     for exercise in failed:

@@ -25,10 +25,11 @@ from grader.judge.remote import TEXT, Limits, Session, Violation
 from grader.judge.verdict import Result, Verdict
 from grader.mistakes import versions
 from grader.sandbox.jail import JailError, layers
-from grader.sandbox.lazy_import import put_to_sleep
+from grader.sandbox.lazy_import import import_lazily
 
 PACKAGES = "Grading has Python's own library, torch, numpy and matplotlib."
 CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
+
 
 class Judge:
     """A warm process of the learner's side, and what judges hand-ins with it, one after another."""
@@ -41,7 +42,7 @@ class Judge:
                 "or, for your own work only, grade with --no-jail (c.Judge.allow_no_jail for nbgrader): the code then can read and "
                 "change your files, the answers and the scores"
             )
-        put_to_sleep("matplotlib.pyplot")  # given cells import it, checks never draw
+        import_lazily("matplotlib.pyplot")  # given cells import it, checks never draw
         self._limits = limits or Limits()
         self._process = WarmProcess()
 

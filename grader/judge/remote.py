@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import json
 import marshal
 import secrets
 import time
@@ -21,7 +22,7 @@ import torch
 from grader.course.source import Cell
 from grader.course.trusted import alarm, failure
 from grader.intake.static_analysis import additions, after
-from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, pack, unpack
+from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, NotData, pack, to_bytes, unpack
 
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
 TEXT = 400  # characters of a learner's error in a message
@@ -36,7 +37,6 @@ class Limits:
     cells: float = 30
     hand_in: float = 300
     data: int = LIMIT
-
 
 
 class Process(Protocol):
@@ -192,13 +192,21 @@ class Session:
         if reply.get("missing"):
             self._fail(self._cell_errors.get(name, f"{name} is not defined."))
         self._raise_error(name, reply)
+        count, arguments, places = reply.get("results"), reply.get("arguments"), dict(enumerate(args)) | kwargs
+        if type(count) is not int or not 0 <= count <= len(results) or not isinstance(arguments, list) or len(arguments) != len(places):
+            self._break(f"What came from the process of {name} is not an answer")
+        changed = [
+            _parameter(signature, args, place)
+            for (place, value), tree in zip(places.items(), arguments, strict=True)
+            if _snapshot(value) != _snapshot_of_tree(tree, results)
+        ]
         try:
-            value = unpack(reply.get("result"), results)
-            changed = [_parameter(signature, args, place) for place in reply.get("changed", [])]
-        except (Malformed, TypeError, ValueError, LookupError):
+            results, flags = results[:count], flags[:count]
+            value = unpack(reply["result"], results)
+        except (Malformed, LookupError):
             self._break(f"What came from the process of {name} is not an answer")
         if changed:
-            which = f"its argument {', '.join(map(repr, changed))}"  # in words of the learner's side: it may say anything by them
+            which = f"its argument {', '.join(map(repr, changed))}"  # of the learner's choice: it may say anything by them
             self._fail(*(f"{name} changed {what} in place; work on a copy." for what in ("an argument", which)))
         inputs = [t for t in tensors if t.requires_grad]
         outputs = [needs and (r.is_floating_point() or r.is_complex()) for r, (needs, _) in zip(results, flags, strict=True)]
@@ -240,6 +248,8 @@ class Session:
         try:
             self._channel.send(head | {"id": ident}, tensors)
             reply, results, flags = self._channel.receive()
+        except NotData:
+            self._fail(f"{name} is or was given more than can cross to its process.")
         except Closed:
             self._break(f"{name} ended its process")
         except Late:
@@ -313,6 +323,20 @@ def _error(said: Any) -> tuple[Exception, str]:
         return made(text[:TEXT]) if text else made(), told
     except TypeError:  # a kind that wants other arguments
         return RuntimeError(told), told
+
+
+def _snapshot(value: Any) -> Any:
+    """Equal for equal values, NaN included."""
+    tensors: list[torch.Tensor] = []
+    return json.dumps(pack(value, tensors)), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]
+
+
+def _snapshot_of_tree(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """The snapshot of an argument that came back; None for what is no data any more."""
+    try:
+        return _snapshot(unpack(tree, tensors))
+    except (Malformed, NotData):
+        return None
 
 
 def _compiled(cell: Cell) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from grader.course.source import Cell, Notebook
 
 DETAILS = re.compile(r'<details(?: data-checks="([\w ]+)")?><summary>.*?</summary>(.*?)</details>', re.DOTALL)
-ARGUMENT = re.compile(r"^\| (.+?) \| (.*?`(?:\[[^\]]*\])`.*?) \|", re.MULTILINE)
+ARGUMENT = re.compile(r"^\| (.+?) \| .*?`(\[[^\]]*\])`.*? \|", re.MULTILINE)
 
 
 def hints(notebook: Notebook) -> dict[str, tuple[list[tuple[str, str]], str]]:
@@ -20,8 +20,7 @@ def shapes(notebook: Notebook) -> dict[str, dict[str, str]]:
     """Exercise -> argument -> its shape as the text gives it, such as "[N, T]"."""
     found = {}
     for cell, prose in _with_prose(notebook):
-        rows = [(names, re.search(r"\[[^\]]*\]", shape)[0]) for names, shape in ARGUMENT.findall(prose)]
-        found[cell.name] = {name: shape for names, shape in rows for name in re.findall(r"`(\w+)`", names)}
+        found[cell.name] = {name: shape for names, shape in ARGUMENT.findall(prose) for name in re.findall(r"`(\w+)`", names)}
     return found
 
 

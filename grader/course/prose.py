@@ -7,7 +7,7 @@ import re
 from grader.course.source import Notebook
 
 DETAILS = re.compile(r'<details(?: data-checks="([\w ]+)")?><summary>.*?</summary>(.*?)</details>', re.DOTALL)
-ARGUMENT = re.compile(r"^\| (.+?) \| (.*?`(?:\[[^\]]*\])`.*?) \|", re.MULTILINE)
+ARGUMENT = re.compile(r"^\| (.+?) \| .*?`(\[[^\]]*\])`.*? \|", re.MULTILINE)
 
 
 def hints(notebook: Notebook) -> dict[str, tuple[list[tuple[str, str]], str]]:
@@ -21,8 +21,7 @@ def shapes(notebook: Notebook) -> dict[str, dict[str, str]]:
 
 
 def _shapes(prose: str) -> dict[str, str]:
-    rows = [(names, re.search(r"\[[^\]]*\]", shape)[0]) for names, shape in ARGUMENT.findall(prose)]  # type: ignore[index]  # ARGUMENT holds one
-    return {name: shape for names, shape in rows for name in re.findall(r"`(\w+)`", names)}
+    return {name: shape for names, shape in ARGUMENT.findall(prose) for name in re.findall(r"`(\w+)`", names)}
 
 
 def _ideas(prose: str) -> list[tuple[str, str]]:

@@ -150,7 +150,7 @@ def read_notebook(path: Path) -> Notebook:
 
 
 def _split(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
-    line, header, body = 0, "", []
+    line, header, body = 0, "", list[str]()
     for number, content in enumerate(text.splitlines(), 1):
         if re.match(r"#\s*%%", content):
             if header:

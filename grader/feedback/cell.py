@@ -146,7 +146,7 @@ class Feedback:
 
     def score(self):
         """The points of the visible checks so far, exercise by exercise, and what comes next."""
-        exercises = {}
+        exercises: dict = {}
         for name, exercise, points in self.checks.values():
             done, total = exercises.get(exercise, (0, 0))
             exercises[exercise] = (done + points * self.passed.get(name, False), total + points)

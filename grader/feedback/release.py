@@ -121,7 +121,7 @@ def _apart(text: str) -> tuple[object, list[str], list[str]]:
     cell = next(c for c in nb["cells"] if c["id"] == "feedback")
     cell["metadata"]["nbgrader"].pop("checksum", None)
     source = "".join(cell["source"])
-    packed = re.search(r'^packed = "(.*)"$', source, re.MULTILINE)[1]
+    packed = source.partition('\npacked = "')[2].partition('"')[0]
     cell["source"] = source.replace(packed, "")
     lines = zlib.decompress(base64.b85decode(packed)).decode().split("\n")
     prints = [line for line in lines if line.startswith('  ["')]

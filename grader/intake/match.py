@@ -134,7 +134,7 @@ class _Reading:
         best = max(others, key=likeness)
         return best if likeness(best) >= ALIKE else None
 
-    def only_exercise(self, functions: set[str]) -> Cell | None:
+    def only_exercise(self, functions: frozenset[str]) -> Cell | None:
         """A cell without ids that defines one exercise stands for that exercise's cell, if no other cell does."""
         found = [cell for cell in self.notebook.of_kind("solution") if cell.name in functions]
         taken = any(match is found[0] for _, match in self.raw)

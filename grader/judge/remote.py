@@ -11,6 +11,7 @@ import builtins
 import inspect
 import json
 import marshal
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +27,16 @@ from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, Not
 
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
 TEXT = 400  # characters of a learner's error in a message
+PATIENCE = 3
 DATA = "tensors, numbers, strings, None, and lists, tuples and dicts of those"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of the clock, and bytes: of one check, of the cells together, of a hand-in; what crosses in a check."""
+    """Seconds of the learner's processor time of one check, of the cells together, of a hand-in; bytes that cross in a check.
+
+    By the clock each may take PATIENCE times as long: a busy machine costs nobody a point, and who sleeps does not sleep long.
+    """
 
     check: float = 10
     cells: float = 30
@@ -45,6 +50,8 @@ class Process(Protocol):
     def fork(self) -> Channel: ...
 
     def kill(self) -> None: ...
+
+    def cpu_seconds(self) -> float: ...
 
 
 class Violation(Exception):
@@ -84,7 +91,8 @@ class Session:
     def __init__(self, process: Process, cells: Sequence[Cell], limits: Limits):
         self._process = process
         self._limits = limits
-        self._end = time.monotonic() + limits.hand_in
+        self._end = time.monotonic() + PATIENCE * limits.hand_in
+        self._cpu_end = self._clock_end = math.inf  # of what runs now: of the process's processor time, of the clock
         self._cells = [c for c in cells if c.kind in RUN and not c.markdown and c.source.strip()]
         self._cells_left = limits.cells
         self._endless: set[int] = set()  # places of cells at which the process broke: from then on only their definitions run
@@ -95,6 +103,7 @@ class Session:
         self._dead = ""  # why no check can run any more
         self._slow: set[str] = set()  # exercises that hung in a check: the next of theirs get less time
         self._first = True  # call of a check
+        self._exercise = ""  # of the check that runs
         self._raised: list[tuple[Exception, RemoteError]] = []  # in the check that runs
         self.notes: list[str] = []
 
@@ -104,18 +113,16 @@ class Session:
             return Violation(self._dead), {}
         assert self._channel
         seconds = self._limits.check / (5 if check.exercise in self._slow else 1)
-        deadline = min(time.monotonic() + seconds, self._end)
-        self._channel.deadline, self._channel.bytes = deadline, 0
-        self._broken, self._first = None, True
+        self._allow(seconds)
+        self._channel.bytes = 0
+        self._broken, self._first, self._exercise = None, True, check.exercise
         self._raised.clear()
         own: dict[str, Any] = {}
         try:
-            with alarm(seconds + 1, self._late):
+            with alarm(seconds, self._late):
                 error, own = failure(check, names, hidden=hidden)
         except Violation as e:  # of the alarm, at the last moment
             error = e
-        if self._broken and deadline <= time.monotonic():
-            self._slow.add(check.exercise)
         return self._broken or error, own
 
     def remote_error(self, error: Exception | None) -> RemoteError | None:
@@ -148,21 +155,32 @@ class Session:
         for place, cell in enumerate(self._cells):
             started = time.monotonic()
             seconds = self._limits.check if place in self._ran else min(self._limits.check, self._cells_left)
-            self._channel.deadline = min(started + seconds, self._end)
+            before = self._allow(seconds)
             self._broken = None
             try:
                 self._run_cell(cell, tell)
             except Violation as e:
                 self._cells[place] = replace(cell, source=additions(cell.source, "", set()) if place not in self._endless else "")
                 self._endless.add(place)
-                self._cells_left -= time.monotonic() - started
+                self._cells_left -= min(seconds, time.monotonic() - started)  # its processor time is not known any more
                 self._note(cell, f"{e.safe.rstrip('.')}; only what it defines was kept")
                 if self._cells_left <= 0 or time.monotonic() > self._end:
                     self._dead = "The cells of this notebook did not finish in time."
                 return
             if place not in self._ran:
-                self._cells_left -= time.monotonic() - started
+                self._cells_left -= self._process.cpu_seconds() - before
             self._ran.add(place)
+
+    def _allow(self, seconds: float) -> float:
+        """Lets what is asked next take so many seconds of processor time. Returns how many the process has used."""
+        assert self._channel
+        now, used = time.monotonic(), self._process.cpu_seconds()
+        self._cpu_end, self._clock_end = used + seconds, min(now + PATIENCE * seconds, self._end)
+        self._channel.deadline, self._channel.more_time = now + seconds, self._more_time
+        return used
+
+    def _more_time(self) -> float:
+        return min(self._cpu_end - self._process.cpu_seconds(), self._clock_end - time.monotonic())
 
     def _run_cell(self, cell: Cell, tell: bool) -> None:
         """Runs a cell; where a statement of it fails, those that follow run all the same."""
@@ -253,6 +271,7 @@ class Session:
         except Closed:
             self._break(f"{name} ended its process")
         except Late:
+            self._slow.add(self._exercise)
             self._break(f"{name} did not finish in time")
         except Malformed:
             self._break(f"What came from the process of {name} is not an answer")
@@ -289,6 +308,7 @@ class Session:
 
     def _late(self) -> NoReturn:
         """Ends a check of ours that runs on and on over what the learner's function gave back."""
+        self._slow.add(self._exercise)
         self._break("the check did not finish in time with what came back")
 
 

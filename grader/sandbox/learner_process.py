@@ -10,9 +10,12 @@ import functools
 import gc
 import importlib
 import json
+import math
 import os
 import socket
+import struct
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -68,7 +71,15 @@ def main() -> None:
             child = 0
         if not word:
             return
-        control.sendall(word)
+        control.sendall(struct.pack("=d", _cpu_seconds(child)) if word == b"c" else word)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of processor time that a process and its threads have used; infinite where the system does not tell."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)  # the clock that clock_getcpuclockid(3) names
+    except (OSError, AttributeError, OverflowError):
+        return math.inf
 
 
 def _warm() -> Shell:

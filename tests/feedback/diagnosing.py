@@ -42,7 +42,7 @@ class Near:
 
 def judged_nearby(notebook: Notebook, names: dict, source: str = "", exercise: str = "") -> list[Verdict]:
     """The verdicts on a hand-in whose functions are those of `names`, by the judge's own code and without a jail."""
-    session = Session(SimpleNamespace(fork=lambda: Near(names), kill=lambda: None), [], Limits())
+    session = Session(SimpleNamespace(fork=lambda: Near(names), kill=lambda: None, cpu_seconds=lambda: 0.0), [], Limits())
     return judged(Submission(notebook, (Cell("solution", exercise, source),), ()), session)
 
 

@@ -106,20 +106,23 @@ HIDDEN = "got = f(1)\n### BEGIN HIDDEN TESTS\nassert f(4711) == 4712, f'{f(4711)
 
 
 @pytest.mark.parametrize(
-    ("function", "words"),
-    {
-        "def f(x): return x": "Check 0: a hidden test fails.",
-        "def f(x):\n    if x > 9: raise ValueError(x)\n    return x": "Check 0: in a hidden test, f raised an error.",
-        "def f(x):\n    if x > 9: raise type(f'Given{x}', (KeyError,), {})\n    return x": "Check 0: in a hidden test, f raised an error.",
-        "def f(x):\n    if x > 9: return {x}\n    return x": "Check 0: in a hidden test, f gave back something that is not data",
-        "def f(x):\n    if x > 9: return str(x)\n    return x": "Check 0: a hidden test fails.",
-        "def f(x):\n    if x > 9: return None\n    return x": "Check 0: a hidden test fails.",
-    }.items(),
+    "function",
+    [
+        "def f(x): return x",
+        "def f(x):\n    if x > 9: raise ValueError(x)\n    return x",
+        "def f(x):\n    if x > 9: raise type(f'Given{x}', (KeyError,), {})\n    return x",
+        "def f(x):\n    if x > 9: raise NotImplementedError\n    return x",
+        "def f(x):\n    if x > 9: return {x}\n    return x",
+        "def f(x):\n    if x > 9: return str(x)\n    return x",
+        "def f(x):\n    if x > 9: return None\n    return x",
+        "import os\ndef f(x):\n    if x > 9: os._exit(1)\n    return x",
+        "import torch\ndef f(x):\n    if x > 9: return torch.zeros(2**22)\n    return x",
+    ],
 )
-def test_a_hidden_part_tells_nothing_of_its_own(function, words):
+def test_whatever_a_hidden_input_makes_of_the_code_its_message_is_the_same(function):
+    """Else the code could choose what is told, and so tell what it was given."""
     result = judged(function, HIDDEN)
-    assert result.checks[0].message.startswith(words)
-    assert "471" not in result.to_json()
+    assert result.checks[0].message == "Check 0: a hidden test fails." and not result.notes
 
 
 def test_the_hidden_part_runs_after_every_visible_one():
@@ -155,9 +158,9 @@ def test_a_cell_that_never_ends_or_crashes_is_left_out():
         result = judge.judge(hand_in(first="while True: pass", last="import os; os._exit(0)"))
     assert result.points == 7
     assert result.notes == (
-            "An added cell did not finish in time; only what it defines was kept.",
-            "An added cell ended its process; only what it defines was kept.",
-        )
+        "An added cell did not finish in time; only what it defines was kept.",
+        "An added cell ended its process; only what it defines was kept.",
+    )
 
 
 def test_cells_that_take_all_the_time_fail_every_check_with_a_reason():
@@ -173,6 +176,15 @@ def test_after_a_crash_only_that_check_fails():
     result = warm_judge().judge(hand_in(double=crash))
     assert outcome(result) == {"twice": True, "gradient": False, "sums": True}
     assert message(result, "gradient") == "double ended its process."
+
+
+def test_waiting_for_a_processor_costs_nobody_a_point():
+    """By the clock the cell takes three times what it may, of the processor nearly nothing."""
+    with Judge(limits=Limits(check=1)) as judge:
+        sleeps = "import time\ndef double(x, scale=2.0):\n    time.sleep(1.8)\n    return x * scale"
+        assert outcome(judge.judge(hand_in(double=sleeps)))["sums"]
+        endless = "import time\ndef double(x, scale=2.0):\n    time.sleep(1000)"
+        assert message(judge.judge(hand_in(double=endless)), "twice") == "double did not finish in time."
 
 
 def test_a_check_of_ours_does_not_run_for_ever():

@@ -49,7 +49,7 @@ def serving(*arguments, cwd):
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # the kernel chooses, as for a learner
     server = subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300  # far more than it takes: a busy machine is no reason to fail
         seen = ""
         while time.monotonic() < deadline and (line := server.stderr.readline()):
             seen += line

@@ -85,11 +85,12 @@ def randomly_wrong(key, draw):
     return lambda *args, **kwargs: each(key(*args, **kwargs))
 
 
+@pytest.mark.parametrize("answers", [5, pytest.param(40, marks=pytest.mark.thorough)])
 @of_notebooks
-def test_a_random_wrong_answer_has_no_name(notebook):
+def test_a_random_wrong_answer_has_no_name(notebook, answers):
     draw, names = random.Random(notebook.name), namespace(notebook)
     exercises = [cell.name for cell in notebook.of_kind("solution")]
-    for i in range(20):
+    for i in range(answers):
         exercise = exercises[i % len(exercises)]
         own = names | {exercise: randomly_wrong(names[exercise], draw)}
         assert not any(v.mistake for v in judged_nearby(notebook, own)), (i, exercise)

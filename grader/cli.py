@@ -131,11 +131,11 @@ def _check(options: argparse.Namespace) -> int:
 
 def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
     """Runs a command of a class; what could not be used makes the status 2."""
-    from grader import classroom  # nbgrader takes a second to import, and `grader check` does not need it
+    from grader.classroom import commands  # nbgrader takes a second to import, and `grader check` does not need it
 
     try:
-        refused = command(classroom)
-    except classroom.ClassError as e:
+        refused = command(commands)
+    except commands.ClassError as e:
         return _refuse(e)
     return 2 if isinstance(refused, list | tuple) and refused else 0
 

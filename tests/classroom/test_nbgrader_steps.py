@@ -12,10 +12,11 @@ from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.server_extensions.formgrader import handlers
 from traitlets.config import Config
 
+from grader.classroom.autograding import from_key, result_id
 from grader.classroom.commands import new
-from grader.classroom.nbgrader_steps import Judge, Rebuild, _told, configure, from_key, result_id
-from grader.course.build import answer_key
+from grader.classroom.nbgrader_steps import Enter, Judge, configure
 from grader.course.source import CourseError
+from grader.feedback.release import answer_key
 from tests.classroom.toy import hand_in_bytes, put, toy_course
 from tests.conftest import COURSE
 
@@ -46,8 +47,7 @@ def graded(course, tmp_path_factory):
 def test_the_judge_stands_where_a_kernel_stood():
     c = Config()
     configure(c)
-    assert c.Autograde.sanitize_preprocessors[0] is Rebuild and c.Autograde.autograde_preprocessors[0] is Judge
-    assert not any(step.__name__ == "Execute" for step in c.Autograde.autograde_preprocessors)
+    assert c.Autograde.sanitize_preprocessors == [Judge] and c.Autograde.autograde_preprocessors == [Enter]
     assert ClearHiddenTests in c.GenerateFeedback.preprocessors
 
 
@@ -118,10 +118,6 @@ def test_a_check_of_the_instructors_own_is_judged_with_the_exercise_above(course
     key.cells.append(own_cell(nbformat.v4.new_code_cell, solution=True, locked=False))
     with pytest.raises(CourseError, match="cell-1 is graded by hand and is code"):
         from_key(key, "01_double")
-
-
-def test_a_check_without_a_verdict_earns_nothing():
-    assert _told(None).output_type == "error"
 
 
 def test_a_result_belongs_to_one_hand_in_and_one_set_of_tests(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,7 +25,6 @@ from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, parse_utc
 from sqlalchemy import Select, and_, delete, insert, select, text, update
-from sqlalchemy.exc import SAWarning
 from traitlets.config import Config
 
 from grader.course.metadata import identity
@@ -65,8 +63,7 @@ AllMarks = dict[tuple[str, str], Marks]  # by student and notebook
 @contextlib.contextmanager
 def opened(url: str, course: str) -> Iterator[Gradebook]:
     """A gradebook with indexes for what is looked up for each hand-in: without, it takes the longer the larger the class is."""
-    with warnings.catch_warnings(), Gradebook(url, course) as gradebook:
-        warnings.simplefilter("ignore", SAWarning)  # of nbgrader's ways
+    with Gradebook(url, course) as gradebook:
         for table, column in LOOKED_UP.items():
             gradebook.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
         gradebook.db.commit()
@@ -141,12 +138,16 @@ def _submissions(assignment: str, student: str) -> Select[tuple[SubmittedAssignm
     return found.where(Assignment.name == assignment, SubmittedAssignment.student_id == student)
 
 
+def _add_student(gradebook: Gradebook, student: str) -> None:
+    if gradebook.db.get(Student, student) is None:
+        gradebook.db.add(Student(id=student))
+
+
 def _new_submission(gradebook: Gradebook, assignment: str, student: str) -> SubmittedAssignment:
     """The rows that Gradebook.add_student and add_submission make, without a commit after each."""
     db = gradebook.db
     course = gradebook.find_assignment(assignment)
-    if db.get(Student, student) is None:
-        db.add(Student(id=student))
+    _add_student(gradebook, student)
     submission = SubmittedAssignment(assignment_id=course.id, student_id=student)
     db.add(submission)
     for notebook in course.notebooks:
@@ -177,16 +178,17 @@ def _penalty(rule: BasePlugin, student: str, score: float, seconds: float) -> fl
 
 
 def withdraw(gradebook: Gradebook, assignment: str, student: str) -> None:
-    """Takes a hand-in's rows back: what cannot be graded stays blank, it does not keep the grade of another file."""
+    """Takes a hand-in's rows back, the student stays: what cannot be graded is blank, it does not keep the grade of another file."""
     db = gradebook.db
     db.rollback()
+    _add_student(gradebook, student)
     if submission := db.scalar(_submissions(assignment, student)):
         own = [notebook.id for notebook in submission.notebooks]
         for table in (Grade, Comment):
             db.execute(delete(table).where(table.notebook_id.in_(own)))
         db.execute(delete(SubmittedNotebook).where(SubmittedNotebook.id.in_(own)))
         db.execute(delete(SubmittedAssignment).where(SubmittedAssignment.id == submission.id))
-        db.commit()
+    db.commit()
     db.remove()
 
 

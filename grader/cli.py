@@ -16,7 +16,7 @@ from types import ModuleType
 
 import torch
 
-from grader.classroom.atomic import write_whole
+from grader.classroom.atomic import write_atomically
 from grader.course.source import ROOT, CourseError, read_course
 from grader.intake.match import Unreadable, read_submission
 from grader.judge.judge import Judge, Result
@@ -199,7 +199,7 @@ def _release(options: argparse.Namespace) -> int:
         if options.check or name not in files:
             print(f"{name}: {sentence}", file=sys.stderr)
         else:
-            write_whole(ROOT / name, files[name])
+            write_atomically(ROOT / name, files[name])
             print(f"built {name}")
     return 1 if options.check and stale else 0
 

@@ -1,4 +1,4 @@
-"""Files that are whole whenever somebody looks."""
+"""Atomic writes: whoever looks at a file finds it whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes a file such that at any moment it is there whole, old or new, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{os.getpid()}.draft")

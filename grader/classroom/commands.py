@@ -1,4 +1,4 @@
-"""A class: a directory that is an nbgrader course, with hand-ins coming in and grades going out.
+"""What is done with a class: made, hand-ins collected, graded, reported.
 
 What may happen at any moment (kill -9, a full disk) costs no more than the hand-in at work: the result of a judgement is
 a file named by what it depends on (hand-in, tests, grader), and a hand-in's record says what stands in the gradebook.
@@ -7,44 +7,57 @@ a file named by what it depends on (hand-in, tests, grader), and a hand-in's rec
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
-import functools
 import hashlib
-import json
 import os
 import re
 import secrets
 import shutil
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import nbgrader.api
+import nbformat.v4
 import sqlalchemy.exc
-from nbgrader.apps.api import NbGraderAPI
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.converters import GenerateAssignment
+from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.utils import parse_utc
-from traitlets.config import PyFileConfigLoader
+from nbgrader.plugins import BasePlugin
+from nbgrader.utils import find_all_files
+from traitlets.config import Config, PyFileConfigLoader
 
-from grader.classroom.atomic import write_whole
-from grader.classroom.gradebook import Book, Ungraded, read_book, write_grades
-from grader.classroom.nbgrader_steps import load_result, read_master, result_id
-from grader.classroom.pool import judged
+from grader.classroom.atomic import write_atomically
+from grader.classroom.autograding import load_result, result_id
+from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full
+from grader.classroom.exports import Ungraded, write_grades
+from grader.classroom.gradebook import (
+    AllMarks,
+    Marks,
+    NotEnteredError,
+    deadlines,
+    enter,
+    handed_in,
+    late_penalties,
+    opened,
+    read_marks,
+    read_students,
+    withdraw,
+)
+from grader.classroom.pages import Graded, feedback_page, report_page
+from grader.classroom.pool import Answer, judged
+from grader.classroom.similarity import own_code
 from grader.course.build import go_on_after_errors, to_text
-from grader.course.source import CourseError, Notebook
+from grader.course.source import Notebook
 from grader.feedback.release import answer_key
 from grader.intake.match import Unreadable, read_submission
-from grader.intake.platforms import HandIn as Collected
+from grader.intake.platforms import HandIn as CollectedFile
 from grader.intake.platforms import Refusal, gather, placed
-from grader.sandbox.jail import JailError
 
-CONFIG = '''"""nbgrader's configuration of this class; all of nbgrader's options may be set here."""
+CONFIG = '''"""nbgrader's configuration of this class. `grader grade` heeds late penalties alone, nbgrader's own commands all options."""
 
 import os
 
@@ -62,32 +75,6 @@ c.CourseDirectory.root = os.path.dirname(os.path.abspath(__file__))
 Say = Callable[[str], None]
 
 
-class ClassError(Exception):
-    """The class cannot be worked on; the message is one sentence."""
-
-
-@dataclass(frozen=True)
-class HandIn:
-    """A learner's file. result: the id of its judgement, entry: of all that its row in the gradebook depends on."""
-
-    student: str
-    notebook: str
-    path: Path
-    result: str
-    entry: str
-
-
-@dataclass(frozen=True)
-class Record:
-    """What was done with a hand-in. reason: why it has no grade ("" if it has). page: the marks that its page shows."""
-
-    entry: str
-    result: str
-    reason: str = ""
-    score: float | None = None
-    page: str = ""
-
-
 @dataclass(frozen=True)
 class Summary:
     """What `grade` did. ungraded: student, notebook and reason of each hand-in that has no grade."""
@@ -99,47 +86,49 @@ class Summary:
 
 def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
     """Makes a class directory; completes one that was begun. Raises ClassError."""
-    if directory.exists() and not (directory / ".grader").is_dir() and (not directory.is_dir() or any(directory.iterdir())):
+    cls = ClassDirectory(directory)
+    if directory.exists() and not cls.own.is_dir() and (not directory.is_dir() or any(directory.iterdir())):
         raise ClassError(f"{directory} is not empty and no class made by 'grader new'; name a new or an empty folder")
-    with _clear_errors(directory):
+    with cls.translate_errors():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its tests are secret
-        with _alone(directory):
+        with cls.exclusive_lock():
             seed = secrets.randbelow(2**31)
             graded = [notebook for notebook in course if notebook.of_kind("check")]
             for notebook, following in zip(graded, [nb.name for nb in graded[1:]] + [""], strict=True):
-                source = _source(directory, notebook.name)
+                source = cls.source(notebook.name)
                 if not source.exists():
                     key = answer_key(notebook.with_seed(seed), following)
-                    write_whole(source, to_text(go_on_after_errors(key)))
-            if not (directory / "nbgrader_config.py").exists():
-                write_whole(directory / "nbgrader_config.py", CONFIG)
-            _make_gradebook(directory)
-            _assign(_nbgrader(directory), directory, say)
+                    write_atomically(source, to_text(go_on_after_errors(key)))
+            if not cls.config.exists():
+                write_atomically(cls.config, CONFIG)
+            _make_gradebook(cls)
+            _assign(cls, _config(cls), say)
 
 
 def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Ungraded]:
     """Files what a learning platform or Colab gives under submitted/. Returns what it refused. Raises ClassError."""
-    _be_a_class(directory)
+    cls = ClassDirectory(directory)
+    cls.require_class()
     for path in paths:
         if not path.exists():
             raise ClassError(f"{path}: no such file or folder")
-    with _clear_errors(directory), _alone(directory):
-        masters = [read_master(_source(directory, name))[1] for name in _names(directory)]
+    with cls.translate_errors(), cls.exclusive_lock():
+        masters = cls.masters()
         refused: dict[str, dict[str, str]] = {}
-        before = _refused(directory)
-        held = _remembered(directory / ".grader" / "numbers.json")
+        before = cls.remembered("refused.json")  # student -> file -> why, where nothing better has come since
+        held = cls.remembered("numbers.json")
         for item in gather(paths):
             before.get(item.student, {}).pop(item.filename, None)  # the file has come again
-            reason = item.reason if isinstance(item, Refusal) else _file(directory, item, masters, held, say)
+            reason = item.reason if isinstance(item, Refusal) else _file(cls, item, masters, held, say)
             if reason:
                 refused.setdefault(item.student, {})[item.filename] = reason
                 say(f"{item.student or 'nobody'}  {item.filename}  refused: {reason}")
         kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
-        write_whole(directory / ".grader" / "refused.json", json.dumps({s: r for s, r in kept.items() if r}, ensure_ascii=False))
+        cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
         return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
 
 
-def _file(directory: Path, item: Collected, masters: Sequence[Notebook], held: dict[str, str], say: Say) -> str:
+def _file(cls: ClassDirectory, item: CollectedFile, masters: Sequence[Notebook], held: dict[str, str], say: Say) -> str:
     """Files one hand-in, unless a newer one lies there. Returns why it cannot be used ("" if it can)."""
     try:
         name = read_submission(item.data, item.filename, masters).notebook.name
@@ -148,150 +137,158 @@ def _file(directory: Path, item: Collected, masters: Sequence[Notebook], held: d
     except Exception as e:  # ours, of something that nobody thought of: one hand-in stops no other
         return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
     student = placed(item, name, held)
-    path = directory / "submitted" / student / name / f"{name}.ipynb"
-    stamp = path.with_name("timestamp.txt")
-    when = datetime.fromtimestamp(int(item.mtime), UTC)
-    known = _time(stamp) if path.exists() else None
+    folder = cls.root / "submitted" / student / name
+    path = folder / f"{name}.ipynb"
+    when = datetime.fromtimestamp(int(item.mtime), UTC).replace(tzinfo=None)
+    known = None
+    with contextlib.suppress(OSError, NotEnteredError):
+        known = handed_in(folder) if path.exists() else None
     if known and known > when:
         line = f"older than the one of {known:%Y-%m-%d %H:%M}, left out"
     elif known == when and path.read_bytes() == item.data:
         line = "there already"
     else:
-        write_whole(directory / ".grader" / "numbers.json", json.dumps(held, ensure_ascii=False))
-        write_whole(stamp, f"{when:%Y-%m-%d %H:%M:%S} UTC")
-        write_whole(path, item.data)
+        cls.remember("numbers.json", held)
+        write_atomically(folder / "timestamp.txt", f"{when:%Y-%m-%d %H:%M:%S} UTC")
+        write_atomically(path, item.data)
         line = "filed" if known is None else f"filed in the place of the one of {known:%Y-%m-%d %H:%M}"
     say("  ".join([student, name, line, *item.notes]))
     return ""
 
 
-def _time(stamp: Path) -> datetime | None:
-    """The time that a timestamp.txt tells, nbgrader's way; None where there is none that can be read."""
-    try:
-        return parse_utc(stamp.read_text().strip()).replace(tzinfo=UTC)
-    except (OSError, ValueError):
-        return None
-
-
-def _refused(directory: Path) -> dict[str, dict[str, str]]:
-    """Student -> file -> why `collect` refused it, and nothing better has come since."""
-    return _remembered(directory / ".grader" / "refused.json")
-
-
-def _remembered(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none yet, or damaged: the files can be collected again
-        return {}
-
-
 def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_no_jail: bool = False, say: Say = print) -> Summary:
     """Grades what is new or changed and writes grades*.csv; regrade: a student whose results are made again. Raises ClassError."""
-    _be_a_class(directory)
-    with _clear_errors(directory), _alone(directory):
-        api = _nbgrader(directory)
-        _assign(api, directory, say)
+    cls = ClassDirectory(directory)
+    cls.require_class()
+    with cls.translate_errors(), cls.exclusive_lock():
+        config = _config(cls)
+        _assign(cls, config, say)
         if regrade:
-            _forget(directory, regrade)
-        found, ungraded = _found(directory, _book(api))
-        todo = []
-        for handin in found:
-            record = _record(directory, handin)
-            if record and record.entry == handin.entry and (record.reason or _autograded(directory, handin).exists()):
-                if record.reason:
-                    ungraded.append((handin.student, handin.notebook, record.reason))
-            else:
-                todo.append(handin)
-        unchanged = len(found) - len(todo)
-        say(f"{len(found)} hand-ins: {unchanged} unchanged, {len(todo)} to grade")
-        began = time.monotonic()
-        work = [(h, h.path, _source(directory, h.notebook), _result(directory, h.result)) for h in todo]
-        with contextlib.closing(judged(work, jobs or os.cpu_count() or 1, allow_no_jail=allow_no_jail)) as results:
-            for count, (handin, reason) in enumerate(results, 1):
-                line, reason = _enter(api, directory, handin, reason)
-                if reason:
-                    ungraded.append((handin.student, handin.notebook, reason))
-                say(f"{_progress(count, len(todo), began)}  {handin.notebook}  {handin.student}  {line}")
-        book = _book(api)
-        _pages(api, directory, found, book, say)
-        write_grades(directory, [read_master(_source(directory, name))[1] for name in _names(directory)], book, ungraded)
+            _forget(cls, regrade)
+        with _gradebook(config) as gradebook:
+            grading = _Grading(cls, config, gradebook)
+            found, ungraded = _found(cls, gradebook)
+            todo = []
+            for hand_in in found:
+                record = cls.record(hand_in)
+                if record and record.entry == hand_in.entry and (record.reason or cls.autograded(hand_in).exists()):
+                    if record.reason:
+                        ungraded.append((hand_in.student, hand_in.notebook, record.reason))
+                else:
+                    todo.append(hand_in)
+            unchanged = len(found) - len(todo)
+            say(f"{len(found)} hand-ins: {unchanged} unchanged, {len(todo)} to grade")
+            began = time.monotonic()
+            work = [(h, h.path, cls.source(h.notebook), cls.results) for h in todo]
+            with contextlib.closing(judged(work, jobs or os.cpu_count() or 1, allow_no_jail=allow_no_jail)) as results:
+                for count, (hand_in, answer) in enumerate(results, 1):
+                    line, reason = grading.grade(hand_in, answer)
+                    if reason:
+                        ungraded.append((hand_in.student, hand_in.notebook, reason))
+                    say(f"{_progress(count, len(todo), began)}  {hand_in.notebook}  {hand_in.student}  {line}")
+            marks = read_marks(gradebook)
+            if pages := grading.pages + grading.renew_pages(found, marks):
+                say(f"{pages} feedback pages written under {directory / 'feedback'}")
+            write_grades(directory, cls.masters(), marks, read_students(gradebook), ungraded)
         return Summary(len(todo), unchanged, tuple(ungraded))
 
 
 def report(directory: Path, say: Say = print) -> Path:
     """Writes report.html, about what has been graded. Raises ClassError."""
-    _be_a_class(directory)
-    with _clear_errors(directory):
-        from grader.classroom.report_page import Graded, own_code, page  # it draws: matplotlib is slow to come
-
-        book = _book(_nbgrader(directory))
-        found, ungraded = _found(directory, book)
+    cls = ClassDirectory(directory)
+    cls.require_class()
+    with cls.translate_errors(), _gradebook(_config(cls)) as gradebook:
+        marks = read_marks(gradebook)
+        found, ungraded = _found(cls, gradebook)
         graded: dict[str, list[Graded]] = {}
-        for handin in found:
-            record, marks = _record(directory, handin), book.marks.get((handin.student, handin.notebook))
-            result = load_result(_result(directory, record.result)) if record else None
-            if record and marks and result and not record.reason:
-                code = own_code(_autograded(directory, handin))
-                graded.setdefault(handin.notebook, []).append(Graded(handin.student, marks.score, result, code))
+        for hand_in in found:
+            record, own = cls.record(hand_in), marks.get((hand_in.student, hand_in.notebook))
+            result = load_result(cls.results / f"{record.result}.json") if record else None
+            if record and own and result and not record.reason:
+                code = own_code(cls.autograded(hand_in))
+                graded.setdefault(hand_in.notebook, []).append(Graded(hand_in.student, own.score, result, code))
             else:
-                ungraded.append((handin.student, handin.notebook, record.reason if record and record.reason else "not graded yet"))
-        notebooks = [read_master(_source(directory, name))[1] for name in _names(directory)]
+                ungraded.append((hand_in.student, hand_in.notebook, record.reason if record and record.reason else "not graded yet"))
         path = directory / "report.html"
-        write_whole(path, page(directory.resolve().name, graded, notebooks, ungraded))
+        write_atomically(path, report_page(directory.resolve().name, graded, cls.masters(), ungraded))
         say(f"report written to {path}")
         return path
 
 
-def _enter(api: NbGraderAPI, directory: Path, handin: HandIn, reason: str) -> tuple[str, str]:
-    """Puts a judged hand-in into the gradebook. Returns what to say, and why it has no grade ("" if it has)."""
-    before = _record(directory, handin)
-    record = Record(handin.entry, handin.result, reason)
-    if not reason:
-        reason = _step(directory, api.autograde, handin.notebook, handin.student)
-        record = replace(record, reason=reason)
-    if reason:
-        _withdraw(api, directory, handin)
-        line = f"not graded: {reason}"
-    else:
-        result = load_result(_result(directory, handin.result))
-        record = replace(record, score=result["points"])
-        line = f"{result['points']:g} of {result['max_points']:g}"
-        if before and before.result != record.result:
-            line += f" (was {before.score:g})" if before.score is not None else " (was not graded)"
-    write_whole(_record_path(directory, handin), json.dumps(asdict(record), ensure_ascii=False))
-    return line, reason
+class _Grading:
+    """Puts what was judged into a class: the rows of the gradebook, autograded/, feedback/ and the records."""
 
+    def __init__(self, cls: ClassDirectory, config: Config, gradebook: Gradebook) -> None:
+        self.cls, self.gradebook = cls, gradebook
+        self.rule: BasePlugin = late_penalties(config)
+        self.ignored = [*CourseDirectory(config=config).ignore, "*.ipynb"]
+        self.pages = 0
 
-def _withdraw(api: NbGraderAPI, directory: Path, handin: HandIn) -> None:
-    """Takes an earlier grade back: what cannot be graded stays blank, it does not keep the grade of another file."""
-    for folder in (_autograded(directory, handin).parent, _page(directory, handin).parent):
-        shutil.rmtree(folder, ignore_errors=True)
-    with api.gradebook as gradebook, contextlib.suppress(ValueError):  # MissingEntry: it never had one
-        gradebook.remove_submission(handin.notebook, handin.student)
-
-
-def _pages(api: NbGraderAPI, directory: Path, found: list[HandIn], book: Book, say: Say) -> None:
-    """A page for each hand-in whose marks (a person's too) are not those on its page."""
-    stale = []
-    for handin in found:
-        record, mark = _record(directory, handin), book.marks.get((handin.student, handin.notebook))
-        if mark and record and not record.reason and (record.page != mark.digest or not _page(directory, handin).exists()):
-            stale.append((handin, replace(record, page=mark.digest)))
-    for handin, record in stale:
-        if reason := _step(directory, api.generate_feedback, handin.notebook, handin.student):
-            say(f"{handin.notebook}  {handin.student}  no feedback page: {reason}")
+    def grade(self, hand_in: HandIn, answer: Answer) -> tuple[str, str]:
+        """Returns what to say of a hand-in, and why it has no grade ("" if it has). Raises where no other would fare better."""
+        before = self.cls.record(hand_in)
+        try:
+            record = self._enter(hand_in, answer)
+        except (NotEnteredError, OSError) as e:
+            if is_full(e):
+                raise
+            record = Record(hand_in.entry, hand_in.result, f"{e.filename}: {e.strerror}" if isinstance(e, OSError) else str(e))
+        if record.reason:
+            for path in (self.cls.autograded(hand_in), self.cls.page(hand_in)):
+                shutil.rmtree(path.parent, ignore_errors=True)
+            withdraw(self.gradebook, hand_in.notebook, hand_in.student)
+            line = f"not graded: {record.reason}"
         else:
-            write_whole(_record_path(directory, handin), json.dumps(asdict(record), ensure_ascii=False))
-    if stale:
-        say(f"{len(stale)} feedback pages written under {directory / 'feedback'}")
+            assert not isinstance(answer, str)
+            line = f"{answer[0].points:g} of {answer[0].max_points:g}"
+            if before and before.result != record.result:
+                line += f" (was {before.score:g})" if before.score is not None else " (was not graded)"
+        self.cls.write_record(hand_in, record)
+        return line, record.reason
+
+    def _enter(self, hand_in: HandIn, answer: Answer) -> Record:
+        if isinstance(answer, str):
+            return Record(hand_in.entry, hand_in.result, reason=answer)
+        result, text = answer
+        when, nb = handed_in(hand_in.path.parent), nbformat.v4.reads(text)
+        source = self.cls.source(hand_in.notebook)
+        self._place(self.cls.autograded(hand_in), text, hand_in.path.parent, source.parent)
+        marks = enter(self.gradebook, hand_in.notebook, hand_in.student, nb, result, self.rule, when)
+        self._write_page(hand_in, nb, marks)
+        return Record(hand_in.entry, hand_in.result, score=result.points, page=marks.digest)
+
+    def renew_pages(self, found: Sequence[HandIn], marks: AllMarks) -> int:
+        """Makes the page of each hand-in anew whose marks (a person's too) are not those on its page. Returns how many."""
+        before = self.pages
+        for hand_in in found:
+            record, own = self.cls.record(hand_in), marks.get((hand_in.student, hand_in.notebook))
+            if own and record and not record.reason and (record.page != own.digest or not self.cls.page(hand_in).exists()):
+                nb = nbformat.v4.reads(self.cls.autograded(hand_in).read_text(encoding="utf-8"))
+                self._write_page(hand_in, nb, own)
+                self.cls.write_record(hand_in, replace(record, page=own.digest))
+        return self.pages - before
+
+    def _write_page(self, hand_in: HandIn, nb: NotebookNode, marks: Marks) -> None:
+        self._place(self.cls.page(hand_in), feedback_page(nb, hand_in.student, marks), self.cls.autograded(hand_in).parent)
+        self.pages += 1
+
+    def _place(self, path: Path, text: str, *origins: Path) -> None:
+        """Makes a folder anew of a file of ours and what lay beside the files that it was made from, as nbgrader does."""
+        shutil.rmtree(path.parent, ignore_errors=True)
+        for origin in origins:
+            for found in find_all_files(str(origin), self.ignored):
+                target = path.parent / Path(found).relative_to(origin)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(found, target)
+        write_atomically(path, text)
 
 
-def _found(directory: Path, book: Book) -> tuple[list[HandIn], list[Ungraded]]:
+def _found(cls: ClassDirectory, gradebook: Gradebook) -> tuple[list[HandIn], list[Ungraded]]:
     """The hand-ins under submitted/, and those of which no file can be graded, with the reason."""
-    names, config = set(_names(directory)), (directory / "nbgrader_config.py").read_bytes()
+    names, config, (due, extensions) = set(cls.names()), cls.config.read_bytes(), deadlines(gradebook)
     found: list[HandIn] = []
-    ungraded = [(student, file, reason) for student, files in _refused(directory).items() for file, reason in files.items()]
-    for folder in sorted(path for path in (directory / "submitted").glob("*/*") if path.is_dir()):
+    ungraded = [(student, file, reason) for student, files in cls.remembered("refused.json").items() for file, reason in files.items()]
+    for folder in sorted(path for path in (cls.root / "submitted").glob("*/*") if path.is_dir()):
         student, notebook = folder.parent.name, folder.name
         path = folder / f"{notebook}.ipynb"
         if notebook not in names:
@@ -302,23 +299,35 @@ def _found(directory: Path, book: Book) -> tuple[list[HandIn], list[Ungraded]]:
             ungraded.append((student, notebook, f"the folder holds no {path.name}; 'grader collect' files a notebook under its name"))
         else:
             try:
-                result = result_id(path.read_bytes(), _source(directory, notebook))
+                result = result_id(path.read_bytes(), cls.source(notebook))
             except OSError as e:
                 ungraded.append((student, notebook, f"{path.name} cannot be read: {e.strerror}"))
                 continue
             stamp = folder / "timestamp.txt"
-            marks = book.marks.get((student, notebook))
-            due = repr((book.due.get(notebook), marks.extension if marks else None))
-            parts = [result.encode(), config, stamp.read_bytes() if stamp.exists() else b"", due.encode()]
+            late = repr((due.get(notebook), extensions.get((student, notebook))))
+            parts = [result.encode(), config, stamp.read_bytes() if stamp.exists() else b"", late.encode()]
             found.append(HandIn(student, notebook, path, result, hashlib.sha256(b"\0".join(parts)).hexdigest()))
     return found, ungraded
 
 
-def _assign(api: NbGraderAPI, directory: Path, say: Say) -> None:
+class _Assignment(GenerateAssignment):
+    """Remembers what nbgrader only logs."""
+
+    error: Exception | None = None
+
+    def convert_single_notebook(self, notebook_filename: str) -> None:
+        try:
+            super().convert_single_notebook(notebook_filename)
+        except Exception as e:
+            self.error = e
+            raise
+
+
+def _assign(cls: ClassDirectory, config: Config, say: Say) -> None:
     """Tells nbgrader of every source notebook that is new or was edited: gradebook and release/ then hold it."""
-    for name in _names(directory):
-        source, noted = _source(directory, name), directory / ".grader" / "assigned" / name
-        _, master = read_master(source)
+    for master in cls.masters():
+        name = master.name
+        source, noted, released = cls.source(name), cls.own / "assigned" / name, cls.root / "release" / name
         for check in master.of_kind("check"):
             if "SEED" in check.hidden and not re.match(r"SEED = \d+\n", check.hidden):
                 raise ClassError(
@@ -326,153 +335,53 @@ def _assign(api: NbGraderAPI, directory: Path, say: Say) -> None:
                     f"restore the file from a copy or write 'SEED = ' and a number of your own as its first line"
                 )
         digest = hashlib.sha256(source.read_bytes()).hexdigest()
-        if noted.exists() and noted.read_text() == digest and (directory / "release" / name / f"{name}.ipynb").exists():
+        if noted.exists() and noted.read_text() == digest and (released / f"{name}.ipynb").exists():
             continue
-        if reason := _step(directory, api.generate_assignment, name):
-            raise ClassError(f"{source}: nbgrader does not take it: {reason}")
-        write_whole(noted, digest)
-        say(f"{name}: released to {directory / 'release' / name}")
+        step = _Assignment(coursedir=CourseDirectory(config=config, assignment_id=name), config=config)
+        step.force = True
+        try:
+            step.start()
+        except NbGraderException as e:
+            if isinstance(step.error, OSError | sqlalchemy.exc.DatabaseError):
+                raise step.error from None
+            raise ClassError(f"{source}: nbgrader does not take it: {step.error or e}") from None
+        write_atomically(noted, digest)
+        say(f"{name}: released to {released}")
 
 
-def _make_gradebook(directory: Path) -> None:
+def _make_gradebook(cls: ClassDirectory) -> None:
     """Makes the gradebook under another name first: nbgrader would go on with half of one."""
-    if not (directory / "gradebook.db").exists():
+    if not cls.gradebook.exists():
         for noted in ("assigned", "handins"):
-            shutil.rmtree(directory / ".grader" / noted, ignore_errors=True)
-        draft = directory.resolve() / "gradebook.db.draft"
+            shutil.rmtree(cls.own / noted, ignore_errors=True)
+        draft = cls.root.resolve() / "gradebook.db.draft"
         draft.unlink(missing_ok=True)
         os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # nbgrader looks there for alembic
-        nbgrader.api.Gradebook(f"sqlite:///{draft}").close()
-        draft.replace(directory / "gradebook.db")
+        Gradebook(f"sqlite:///{draft}").close()
+        draft.replace(cls.gradebook)
 
 
-def _forget(directory: Path, student: str) -> None:
-    if not (directory / "submitted" / student).is_dir():
-        raise ClassError(f"no hand-in of {student!r} under {directory / 'submitted'}")
-    for path in (directory / ".grader" / "handins" / student).glob("*.json"):
-        if record := _read_record(path):
-            _result(directory, record.result).unlink(missing_ok=True)
+def _forget(cls: ClassDirectory, student: str) -> None:
+    if not (cls.root / "submitted" / student).is_dir():
+        raise ClassError(f"no hand-in of {student!r} under {cls.root / 'submitted'}")
+    for path in (cls.own / "handins" / student).glob("*.json"):
+        result = cls.remembered(f"handins/{student}/{path.name}").get("result")
+        (cls.results / f"{result}.json").unlink(missing_ok=True)
         path.unlink()
 
 
-def _nbgrader(directory: Path) -> NbGraderAPI:
+def _config(cls: ClassDirectory) -> Config:
     try:
-        config = PyFileConfigLoader("nbgrader_config.py", path=str(directory.resolve())).load_config()
+        return PyFileConfigLoader("nbgrader_config.py", path=str(cls.root.resolve())).load_config()
     except Exception as e:  # it is the instructor's own Python
-        raise ClassError(f"{directory / 'nbgrader_config.py'}: {type(e).__name__}: {e}") from None
-    _share_engine()
-    return NbGraderAPI(CourseDirectory(config=config), config=config)
-
-
-def _share_engine() -> None:
-    """One database engine for all of nbgrader's steps: each would make its own and compile every query anew."""
-    if not hasattr(nbgrader.api.create_engine, "cache_info"):
-        nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
-
-
-def _book(api: NbGraderAPI) -> Book:
-    with api.gradebook as gradebook:
-        return read_book(gradebook)
-
-
-def _step(directory: Path, step: Callable[..., dict[str, Any]], *arguments: str) -> str:
-    """Runs a step of nbgrader's. Returns why it failed ("" if it did not). Raises where no other hand-in would fare better."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SQLAlchemy warns of nbgrader's ways
-        log = step(*arguments)
-    if log["success"]:
-        return ""
-    if "KeyboardInterrupt" in log.get("error", ""):  # nbgrader's log catches everything; Ctrl-C is no fault of the hand-in
-        raise KeyboardInterrupt
-    text = log.get("log", "") + log.get("error", "")
-    for words, number in (("No space left", errno.ENOSPC), ("disk is full", errno.ENOSPC), ("Disk quota", errno.EDQUOT)):
-        if words in text:
-            raise OSError(number, os.strerror(number))
-    if "database is locked" in text or "readonly database" in text:
-        raise ClassError(_LOCKED.format(directory / "gradebook.db"))
-    told = [line for line in map(str.strip, text.splitlines()) if re.match(r"[\w.]+(Error|Exception|Unreadable|Entry): ", line)]
-    told = [line for line in told if "NbGraderException" not in line]
-    return told[-1].partition(": ")[2] if told else "nbgrader gave no reason"
-
-
-_LOCKED = "{}: another program holds the gradebook (a formgrader, a database tool, a sync client); close it and run this again"
-_FULL = "{}: the disk is full; free some space and run this again: what was graded is kept"
+        raise ClassError(f"{cls.config}: {type(e).__name__}: {e}") from None
 
 
 @contextlib.contextmanager
-def _clear_errors(directory: Path) -> Iterator[None]:
-    """Turns what a machine may run into into one sentence."""
-    try:
-        yield
-    except (CourseError, JailError) as e:
-        raise ClassError(str(e)) from None
-    except sqlalchemy.exc.OperationalError as e:
-        path, text = directory / "gradebook.db", str(e.orig)
-        if "full" in text:
-            raise ClassError(_FULL.format(directory)) from None
-        raise ClassError(_LOCKED.format(path) if "locked" in text else f"{path}: {text}") from None
-    except sqlalchemy.exc.DatabaseError as e:
-        raise ClassError(f"{directory / 'gradebook.db'}: {e.orig}; restore it from a copy") from None
-    except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ClassError(_FULL.format(directory)) from None
-        raise ClassError(f"{e.filename or directory}: {e.strerror}") from None
-
-
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Holds the class for one command. Raises ClassError when another holds it; the system lets go when a command dies."""
-    (directory / ".grader").mkdir(exist_ok=True)
-    with (directory / ".grader" / "lock").open("w") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # flock would pass to a child that is just being started
-        except (BlockingIOError, PermissionError):  # which of them: the system's choice
-            raise ClassError(f"{directory}: another grader command is at work in this class; wait until it has ended") from None
-        for draft in (*directory.glob(".*.draft"), *(directory / ".grader").rglob(".*.draft")):  # of a command that was killed
-            draft.unlink(missing_ok=True)
-        yield
-
-
-def _be_a_class(directory: Path) -> None:
-    if not (directory / "nbgrader_config.py").is_file() or not (directory / ".grader").is_dir():
-        raise ClassError(f"{directory} is no class; 'grader new {directory}' makes one")
-    if not (directory / "gradebook.db").is_file():
-        raise ClassError(f"{directory / 'gradebook.db'} is missing; restore it from a copy ('grader new {directory}' makes an empty one)")
-
-
-def _names(directory: Path) -> list[str]:
-    return sorted(path.stem for path in (directory / "source").glob("*/*.ipynb") if path.stem == path.parent.name)
-
-
-def _source(directory: Path, notebook: str) -> Path:
-    return directory / "source" / notebook / f"{notebook}.ipynb"
-
-
-def _result(directory: Path, result: str) -> Path:
-    return directory / ".grader" / "results" / f"{result}.json"
-
-
-def _autograded(directory: Path, handin: HandIn) -> Path:
-    return directory / "autograded" / handin.student / handin.notebook / f"{handin.notebook}.ipynb"
-
-
-def _page(directory: Path, handin: HandIn) -> Path:
-    return directory / "feedback" / handin.student / handin.notebook / f"{handin.notebook}.html"
-
-
-def _record_path(directory: Path, handin: HandIn) -> Path:
-    return directory / ".grader" / "handins" / handin.student / f"{handin.notebook}.json"
-
-
-def _record(directory: Path, handin: HandIn) -> Record | None:
-    return _read_record(_record_path(directory, handin))
-
-
-def _read_record(path: Path) -> Record | None:
-    try:
-        return Record(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
+def _gradebook(config: Config) -> Iterator[Gradebook]:
+    course = CourseDirectory(config=config)
+    with opened(course.db_url, course.course_id) as gradebook:
+        yield gradebook
 
 
 def _progress(count: int, total: int, began: float) -> str:

@@ -1,39 +1,55 @@
-"""What stands in a class's gradebook, and the tables made of it: grades.csv, and one each that Canvas and Moodle import."""
+"""A class's gradebook: nbgrader's, its rows for a hand-in written and read at once."""
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import hashlib
-import io
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from nbgrader.api import Assignment, BaseCell, Comment, Grade, Gradebook, Student, SubmittedAssignment, SubmittedNotebook
-from sqlalchemy import select
+from nbformat import NotebookNode
+from nbgrader.api import (
+    Assignment,
+    BaseCell,
+    Comment,
+    Grade,
+    Gradebook,
+    SourceCell,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
+from nbgrader.plugins import BasePlugin
+from nbgrader.preprocessors import AssignLatePenalties
+from nbgrader.utils import compute_checksum, parse_utc
+from sqlalchemy import Select, and_, delete, insert, select, text, update
+from traitlets.config import Config
 
-from grader.classroom.atomic import write_whole
-from grader.course.source import Notebook
+from grader.course.metadata import identity
+from grader.judge.verdict import Result
 
-Ungraded = tuple[str, str, str]  # student, notebook, reason
+LOOKED_UP = {"grade": "notebook_id", "comment": "notebook_id", "submitted_notebook": "assignment_id", "submitted_assignment": "student_id"}
+
+
+class NotEnteredError(Exception):
+    """A hand-in cannot be entered into the gradebook; the message is one sentence."""
 
 
 @dataclass
 class Marks:
-    """Of one hand-in. scores: by check and written answer, None where nobody has given one yet. comments: by cell.
+    """Of one hand-in. scores: by check and written answer, None where nobody has given one yet. comments: by cell, where there are any."""
 
-    digest: changes when anything does that a learner's page shows.
-    """
-
-    scores: dict[str, float | None]
-    comments: dict[str, str]
-    penalty: float
-    extension: timedelta | None
+    scores: dict[str, float | None] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
+    penalty: float = 0.0
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(repr((self.scores, self.comments, self.penalty)).encode()).hexdigest()
+        """Changes when anything does that a learner's page shows."""
+        facts = sorted(self.scores.items()), sorted(self.comments.items()), self.penalty
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     @property
     def score(self) -> float:
@@ -41,143 +57,180 @@ class Marks:
         return max(0, sum(score for score in self.scores.values() if score is not None) - self.penalty)
 
 
-@dataclass(frozen=True)
-class Book:
-    """A gradebook as it was read. marks: by student and notebook. due: by notebook."""
-
-    marks: dict[tuple[str, str], Marks]
-    due: dict[str, datetime | None]
-    students: dict[str, Student]
+AllMarks = dict[tuple[str, str], Marks]  # by student and notebook
 
 
-def read_book(gradebook: Gradebook, student: str | None = None) -> Book:
-    """All of a gradebook, or one student's rows of it. A handful of queries, whatever the size of the class."""
+@contextlib.contextmanager
+def opened(url: str, course: str) -> Iterator[Gradebook]:
+    """A gradebook with indexes for what is looked up for each hand-in: without, it takes the longer the larger the class is."""
+    with Gradebook(url, course) as gradebook:
+        for table, column in LOOKED_UP.items():
+            gradebook.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
+        gradebook.db.commit()
+        yield gradebook
+
+
+def late_penalties(config: Config) -> BasePlugin:
+    """The class's rule for what is taken off when a hand-in is late: nbgrader's, or a plugin of the instructor's own."""
+    step = AssignLatePenalties(config=config)
+    step.init_plugin()
+    return step.plugin_inst
+
+
+def handed_in(folder: Path) -> datetime | None:
+    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
+    try:
+        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
+    except FileNotFoundError:
+        return None
+    except (ValueError, OverflowError):
+        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
+
+
+def enter(
+    gradebook: Gradebook, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None = None
+) -> Marks:
+    """Writes a hand-in's rows: scores, comments, late penalty. What a person gave stays, and is to be looked at again.
+
+    nb: autograded. rule: see `late_penalties`. when: it was handed in (None: as the gradebook says). Raises NotEnteredError.
+    """
     db = gradebook.db
-    mine = () if student is None else (SubmittedAssignment.student_id == student,)
-    hand_ins = (
-        select(SubmittedAssignment.student_id, Assignment.name, SubmittedNotebook.late_submission_penalty, SubmittedAssignment.extension)
-        .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
-        .join(SubmittedNotebook, SubmittedNotebook.assignment_id == SubmittedAssignment.id)
-        .where(*mine)
+    submission = db.scalar(_submissions(assignment, student)) or _new_submission(gradebook, assignment, student)
+    submission.timestamp = when or submission.timestamp
+    (mine,) = [notebook.id for notebook in submission.notebooks if notebook.name == result.notebook]
+    verdicts = {verdict.check: verdict for verdict in result.checks}
+    grades = select(Grade.id, BaseCell.name, BaseCell.type, Grade.manual_score, Grade.extra_credit).where(Grade.notebook_id == mine)
+    rows = [row for row in db.execute(grades.join(BaseCell, BaseCell.id == Grade.cell_id)) if row.type != "TaskCell"]
+    if {row.name for row in rows} != verdicts.keys():
+        raise NotEnteredError(f"the gradebook knows other checks than the source; run nbgrader generate_assignment {assignment}")
+    marks = Marks()
+    new: list[dict[str, object]] = []
+    for row in rows:
+        points = verdicts[row.name].points
+        new.append({"id": row.id, "auto_score": points, "needs_manual_grade": points is None or row.manual_score is not None})
+        marks.scores[row.name] = _score(points, row.manual_score, row.extra_credit)
+    db.execute(update(Grade), new)
+    cells = {known.grade_id: cell for cell in nb.cells if (known := identity(cell)).grade_id and not known.graded}
+    comments = (
+        select(Comment.id, BaseCell.name, BaseCell.type, Comment.manual_comment, SourceCell.checksum)
+        .join(BaseCell, BaseCell.id == Comment.cell_id)
+        .outerjoin(SourceCell, and_(SourceCell.notebook_id == BaseCell.notebook_id, SourceCell.name == BaseCell.name))
+        .where(Comment.notebook_id == mine)
     )
-    marks = {(who, notebook): Marks({}, {}, penalty or 0.0, extension) for who, notebook, penalty, extension in db.execute(hand_ins)}
-    for table, columns in (
-        (Grade, (Grade.auto_score, Grade.manual_score, Grade.extra_credit)),
-        (Comment, (Comment.auto_comment, Comment.manual_comment)),
-    ):
-        rows = (
-            select(SubmittedAssignment.student_id, Assignment.name, BaseCell.name, *columns)
-            .join(SubmittedNotebook, SubmittedNotebook.id == table.notebook_id)
-            .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
-            .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
-            .join(BaseCell, BaseCell.id == table.cell_id)
-            .where(*mine)
-            .order_by(BaseCell.name)
-        )
-        for who, notebook, cell, automatic, manual, *extra in db.execute(rows):
-            value = automatic if manual is None else manual
-            if table is Comment:
-                marks[who, notebook].comments[cell] = value or ""
-            else:
-                marks[who, notebook].scores[cell] = None if value is None else value + (extra[0] or 0)
-    due = {assignment.name: assignment.duedate for assignment in db.scalars(select(Assignment))}
-    students = {person.id: person for person in db.scalars(select(Student))}
-    db.expunge_all()
-    return Book(marks, due, students)
+    new = []
+    for key, name, kind, manual, checksum in db.execute(comments):
+        untouched = kind == "SolutionCell" and name in cells and checksum == compute_checksum(cells[name])
+        new.append({"id": key, "auto_comment": "No response." if untouched else None})
+        if comment := manual if manual is not None else new[-1]["auto_comment"]:
+            marks.comments[name] = str(comment)
+    if new:
+        db.execute(update(Comment), new)
+    penalty = _penalty(rule, student, marks.score, submission.total_seconds_late)
+    db.execute(update(SubmittedNotebook), [{"id": mine, "late_submission_penalty": penalty}])
+    db.commit()
+    db.remove()  # nothing of this hand-in stays in memory
+    marks.penalty = penalty or 0.0
+    return marks
 
 
-def write_grades(directory: Path, notebooks: Iterable[Notebook], book: Book, ungraded: Iterable[Ungraded]) -> None:
-    """Writes grades.csv, grades-canvas.csv and grades-moodle.csv, in UTF-8 with the mark that makes Excel read it as such."""
-    notebooks = list(notebooks)
-    reasons = {(student, notebook): reason for student, notebook, reason in ungraded}
-    for name, rows in (
-        ("grades.csv", _grades(notebooks, book, reasons)),
-        ("grades-canvas.csv", _canvas(notebooks, book, reasons)),
-        ("grades-moodle.csv", _moodle(notebooks, book, reasons)),
-    ):
-        text = io.StringIO()
-        csv.writer(text).writerows([_safe(value) for value in row] for row in rows)
-        write_whole(directory / name, text.getvalue().encode("utf-8-sig"))
+def _submissions(assignment: str, student: str) -> Select[tuple[SubmittedAssignment]]:
+    found = select(SubmittedAssignment).join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
+    return found.where(Assignment.name == assignment, SubmittedAssignment.student_id == student)
 
 
-Reasons = Mapping[tuple[str, str], str]
-Row = list[object]
+def _add_student(gradebook: Gradebook, student: str) -> None:
+    if gradebook.db.get(Student, student) is None:
+        gradebook.db.add(Student(id=student))
 
 
-def _grades(notebooks: list[Notebook], book: Book, reasons: Reasons) -> list[Row]:
-    """A row for each student and notebook, a column for each exercise, check and written answer; blank is not graded."""
-    columns = {notebook.name: _columns(notebook) for notebook in notebooks}
-    header: Row = ["student", "name", "notebook", "score", "max", "late penalty", "reason"]
-    rows = [header + [f"{name}/{title}" for name, own in columns.items() for title in own]]
-    wanted = {key for key in book.marks if key[1] in columns} | set(reasons)
-    handed_in = {notebook for _, notebook in wanted if notebook in columns}
-    wanted |= {(student, notebook) for student in book.students for notebook in handed_in}
-    points = {notebook.name: {c.name: c.points for c in notebook.of_kind("check", "answer")} for notebook in notebooks}
-    for student, notebook in sorted(wanted):
-        marks = None if (student, notebook) in reasons else book.marks.get((student, notebook))
-        row: Row = [student, _name(book, student), notebook]
-        if marks:
-            given = {cell: score for cell, score in marks.scores.items() if score is not None}
-            waiting = [cell for cell in points[notebook] if cell not in given]
-            reason = f"waits for a person: {', '.join(waiting)}" if waiting else ""
-            row += [marks.score, sum(points[notebook].get(cell, 0) for cell in given), marks.penalty, reason]
-        else:
-            row += ["", "", "", reasons.get((student, notebook), "nothing was handed in")]
-        for name, own in columns.items():
-            for cells in own.values():
-                scores = [marks.scores.get(cell) for cell in cells] if marks and name == notebook else [None]
-                row.append("" if None in scores else sum(scores))
-        rows.append(row)
-    return rows
+def _new_submission(gradebook: Gradebook, assignment: str, student: str) -> SubmittedAssignment:
+    """The rows that Gradebook.add_student and add_submission make, without a commit after each."""
+    db = gradebook.db
+    course = gradebook.find_assignment(assignment)
+    _add_student(gradebook, student)
+    submission = SubmittedAssignment(assignment_id=course.id, student_id=student)
+    db.add(submission)
+    for notebook in course.notebooks:
+        own = SubmittedNotebook(notebook=notebook, assignment=submission)
+        db.add(own)
+        db.flush()
+        cells = db.execute(select(BaseCell.id, BaseCell.type).where(BaseCell.notebook_id == notebook.id)).all()
+        for table, kinds in ((Grade, ("GradeCell", "TaskCell")), (Comment, ("SolutionCell", "TaskCell"))):
+            if rows := [{"cell_id": cell.id, "notebook_id": own.id} for cell in cells if cell.type in kinds]:
+                db.execute(insert(table), rows)
+    return submission
 
 
-def _columns(notebook: Notebook) -> dict[str, list[str]]:
-    """Title of a column -> the graded cells that it sums."""
-    columns: dict[str, list[str]] = {}
-    checks = notebook.of_kind("check")
-    for exercise in dict.fromkeys(check.exercise for check in checks):
-        own = [check.name for check in checks if check.exercise == exercise]
-        columns |= {exercise: own} | {f"{exercise}/{name}": [name] for name in own}
-    return columns | {answer.name: [answer.name] for answer in notebook.of_kind("answer")}
+def _score(auto: float | None, manual: float | None, extra: float | None) -> float | None:
+    value = auto if manual is None else manual
+    return None if value is None else value + (extra or 0)
 
 
-def _canvas(notebooks: list[Notebook], book: Book, reasons: Reasons) -> list[Row]:
-    rows: list[Row] = [
-        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *[nb.title for nb in notebooks]],
-        ["    Points Possible", "", "", "", "", *[_total(nb) for nb in notebooks]],
-    ]
-    for student, facts in sorted(book.students.items()):
-        rows.append([_name(book, student) or student, facts.lms_user_id or "", "", student, "", *_final(notebooks, book, reasons, student)])
-    return rows
+def _penalty(rule: BasePlugin, student: str, score: float, seconds: float) -> float | None:
+    """Points taken off, between none and all; None where the hand-in is in time or the rule says nothing."""
+    if not seconds:
+        return None
+    try:
+        penalty = rule.late_submission_penalty(student, score, seconds)
+        return None if penalty is None else min(max(0, penalty), score)
+    except Exception as e:  # it may be the instructor's own Python
+        raise NotEnteredError(f"the rule for late penalties, {type(rule).__name__}, fails: {type(e).__name__}: {e}") from None
 
 
-def _moodle(notebooks: list[Notebook], book: Book, reasons: Reasons) -> list[Row]:
-    rows: list[Row] = [["Username", "Email address", *[nb.title for nb in notebooks]]]
-    for student, facts in sorted(book.students.items()):
-        rows.append([student, facts.email or "", *_final(notebooks, book, reasons, student)])
-    return rows
+def withdraw(gradebook: Gradebook, assignment: str, student: str) -> None:
+    """Takes a hand-in's rows back, the student stays: what cannot be graded is blank, it does not keep the grade of another file."""
+    db = gradebook.db
+    db.rollback()
+    _add_student(gradebook, student)
+    if submission := db.scalar(_submissions(assignment, student)):
+        own = [notebook.id for notebook in submission.notebooks]
+        for table in (Grade, Comment):
+            db.execute(delete(table).where(table.notebook_id.in_(own)))
+        db.execute(delete(SubmittedNotebook).where(SubmittedNotebook.id.in_(own)))
+        db.execute(delete(SubmittedAssignment).where(SubmittedAssignment.id == submission.id))
+    db.commit()
+    db.remove()
 
 
-def _final(notebooks: list[Notebook], book: Book, reasons: Reasons, student: str) -> Row:
-    """The score of each notebook, blank while a written answer waits: a learning platform would show the points so far as final."""
-    row: Row = []
-    for notebook in notebooks:
-        marks = None if (student, notebook.name) in reasons else book.marks.get((student, notebook.name))
-        row.append(marks.score if marks and None not in marks.scores.values() else "")
-    return row
+def deadlines(gradebook: Gradebook) -> tuple[dict[str, datetime | None], dict[tuple[str, str], timedelta]]:
+    """When each notebook is due, and the extensions, by student and notebook."""
+    due = dict(gradebook.db.execute(select(Assignment.name, Assignment.duedate)).all())
+    rows = select(SubmittedAssignment.student_id, Assignment.name, SubmittedAssignment.extension)
+    rows = rows.join(Assignment, Assignment.id == SubmittedAssignment.assignment_id).where(SubmittedAssignment.extension.is_not(None))
+    return due, {(student, notebook): extension for student, notebook, extension in gradebook.db.execute(rows)}
 
 
-def _total(notebook: Notebook) -> float:
-    return sum(cell.points for cell in notebook.of_kind("check", "answer"))
+def read_marks(gradebook: Gradebook, student: str | None = None) -> AllMarks:
+    """The marks of everybody, or of one student. A handful of queries, whatever the size of the class."""
+    db = gradebook.db
+    names = dict(db.execute(select(BaseCell.id, BaseCell.name)).all())
+    hand_ins = (
+        select(SubmittedNotebook.id, SubmittedAssignment.student_id, Assignment.name, SubmittedNotebook.late_submission_penalty)
+        .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
+        .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
+    )
+    grades = select(Grade.notebook_id, Grade.cell_id, Grade.auto_score, Grade.manual_score, Grade.extra_credit)
+    comments = select(Comment.notebook_id, Comment.cell_id, Comment.comment).where(Comment.comment.is_not(None))
+    if student is not None:
+        hand_ins = hand_ins.where(SubmittedAssignment.student_id == student)
+        ids = select(hand_ins.subquery().c.id)
+        grades, comments = grades.where(Grade.notebook_id.in_(ids)), comments.where(Comment.notebook_id.in_(ids))
+    of: dict[str, Marks] = {}
+    marks: AllMarks = {}
+    for key, who, assignment, penalty in db.execute(hand_ins):
+        of[key] = marks.setdefault((who, assignment), Marks())
+        of[key].penalty += penalty or 0.0
+    for key, cell, auto, manual, extra in db.execute(grades):
+        of[key].scores[names[cell]] = _score(auto, manual, extra)
+    for key, cell, comment in db.execute(comments):
+        if comment:
+            of[key].comments[names[cell]] = comment
+    db.remove()
+    return marks
 
 
-def _name(book: Book, student: str) -> str:
-    facts = book.students.get(student)
-    return ", ".join(part for part in (facts.last_name, facts.first_name) if part) if facts else ""
-
-
-def _safe(value: object) -> object:
-    """A number as it is; a text that a spreadsheet would run as a formula with an apostrophe before it."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+def read_students(gradebook: Gradebook) -> dict[str, Student]:
+    """By id."""
+    students = {person.id: person for person in gradebook.db.scalars(select(Student))}
+    gradebook.db.expunge_all()
+    return students

@@ -6,52 +6,48 @@ import contextlib
 import multiprocessing
 import signal
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar, cast
 
-from grader.classroom.atomic import write_whole
-from grader.classroom.nbgrader_steps import load_result, read_master
-from grader.intake.match import Unreadable, read_submission
+import nbformat.v4
 
-if TYPE_CHECKING:
-    from grader.judge.judge import Judge
+from grader.classroom.autograding import autograde
+from grader.intake.match import Unreadable
+from grader.judge.verdict import Result
+from grader.sandbox.jail import JailError
 
 T = TypeVar("T")
-Work = tuple[T, Path, Path, Path]  # whose it is, the hand-in, the class's source notebook, where the result goes
+Work = tuple[T, Path, Path, Path]  # whose it is, the hand-in, the class's source notebook, the folder of results
+Answer = tuple[Result, str] | str  # what was judged and the text of the autograded notebook, or why there is none
 AHEAD = 2  # hand-ins at a judge: one at work, one waiting, so that it never waits for the gradebook
 TRIES = 2  # a judge that was killed is replaced, and its hand-in tried once more
 
 
-def judged(work: Sequence[Work[T]], jobs: int, *, allow_no_jail: bool = False) -> Iterator[tuple[T, str]]:
-    """Yields each hand-in as soon as its result lies in its place, with the reason when it has none ("" when it has).
+def judged(work: Sequence[Work[T]], jobs: int, *, allow_no_jail: bool = False) -> Generator[tuple[T, Answer], None, None]:
+    """Yields each hand-in as soon as it is judged, with what came of it.
 
     Raises what makes judging impossible for all: OSError (a full disk), JailError.
     """
-    waiting: deque[Work[T]] = deque()
-    for item in work:
-        if load_result(item[3]):
-            yield item[0], ""
-        else:
-            waiting.append(item)
+    waiting = deque(work)
     tries: Counter[Path] = Counter()
-    crew: dict[Connection, deque[Work[T]]] = {}
+    pool: dict[Connection, deque[Work[T]]] = {}
     try:
-        while waiting or any(crew.values()):
-            while waiting and len(crew) < jobs:
-                crew[_judge(allow_no_jail)] = deque()
-            for pipe, tasks in crew.items():
+        while waiting or any(pool.values()):
+            while waiting and len(pool) < jobs:
+                pool[_start(allow_no_jail)] = deque()
+            for pipe, tasks in pool.items():
                 while waiting and len(tasks) < AHEAD:
                     tasks.append(waiting.popleft())
                     with contextlib.suppress(BrokenPipeError):  # it is dead: to be seen when it is listened to
                         pipe.send(tasks[-1][1:])
-            for pipe in wait([pipe for pipe, tasks in crew.items() if tasks]):
+            for pipe in cast("list[Connection]", wait([pipe for pipe, tasks in pool.items() if tasks])):
                 try:
                     answer = pipe.recv()
                 except (EOFError, ConnectionError):  # it was killed, or died of the hand-in it was at
-                    first, *others = crew.pop(pipe)
+                    first, *others = pool.pop(pipe)
                     waiting.extendleft(reversed(others))
                     tries[first[1]] += 1
                     if tries[first[1]] < TRIES:
@@ -61,13 +57,13 @@ def judged(work: Sequence[Work[T]], jobs: int, *, allow_no_jail: bool = False) -
                 else:
                     if isinstance(answer, Exception):
                         raise answer
-                    yield crew[pipe].popleft()[0], answer
+                    yield pool[pipe].popleft()[0], answer
     finally:
-        for pipe in crew:
+        for pipe in pool:
             pipe.close()
 
 
-def _judge(allow_no_jail: bool) -> Connection:
+def _start(allow_no_jail: bool) -> Connection:
     """Starts a judge. It ends by itself when the other end of its pipe is gone, however that came about."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -76,7 +72,7 @@ def _judge(allow_no_jail: bool) -> Connection:
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # the child inherits it: Ctrl-C is for us alone, below
     try:
-        context.Process(target=_serve, args=(theirs, allow_no_jail), daemon=True).start()
+        context.Process(target=_answer, args=(theirs, allow_no_jail), daemon=True).start()
     finally:
         theirs.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -86,30 +82,25 @@ def _judge(allow_no_jail: bool) -> Connection:
     return ours
 
 
-def _serve(pipe: Connection, allow_no_jail: bool) -> None:
-    from grader.judge.judge import JailError, Judge  # here, so that the process that writes the gradebook does without torch
+def _answer(pipe: Connection, allow_no_jail: bool) -> None:
+    """The life of a judge: hand-ins come in through the pipe, answers go out."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            try:
+                answer: Answer | Exception = _judge_one(*pipe.recv(), allow_no_jail=allow_no_jail)
+            except (OSError, JailError) as e:  # this machine's, not the hand-in's
+                answer = e
+            pipe.send(answer)
 
+
+def _judge_one(path: Path, source: Path, results: Path, *, allow_no_jail: bool = False) -> Answer:
+    """Raises OSError and JailError."""
     try:
-        with Judge(allow_no_jail=allow_no_jail) as judge, contextlib.suppress(EOFError):
-            while True:
-                pipe.send(_judge_one(judge, *pipe.recv()))
-    except (OSError, JailError) as e:
-        with contextlib.suppress(OSError):
-            pipe.send(e)
-
-
-def _judge_one(judge: Judge, path: Path, source: Path, place: Path) -> str:
-    """Puts a hand-in's result in its place. Returns why there is none ("" when there is). Raises OSError and JailError."""
-    from grader.judge.judge import JailError
-
-    try:
-        submission = read_submission(path.read_bytes(), path.name, [read_master(source)[1]])
-        result = judge.judge(submission).to_json()
+        result, nb = autograde(path, source, results, allow_no_jail=allow_no_jail)
+        return result, nbformat.v4.writes(nb) + "\n"
     except Unreadable as e:
         return str(e)
-    except (OSError, JailError):  # this machine's, not the hand-in's
+    except (OSError, JailError):
         raise
     except Exception as e:  # ours, of something that nobody thought of in a hand-in: the class goes on
         return f"the grader itself failed on it ({type(e).__name__}: {e}); look at the file by hand"
-    write_whole(place, result)
-    return ""

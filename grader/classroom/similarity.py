@@ -8,15 +8,18 @@ code that is made of such calls). Pieces are runs of such words; those that many
 from __future__ import annotations
 
 import ast
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
+from grader.course.metadata import identity
 from grader.intake.static_analysis import parsed
 
-RUN = 6  # words in a piece
+LENGTH = 6  # words in a piece
 RARE = 50  # hand-ins that may share a piece for it to bring two of them together
 ALIKE = 0.8  # of the weight of all pieces of both
 OWN = 40  # pieces that code must have of its own to be compared: shorter answers are alike by themselves
@@ -29,6 +32,12 @@ class Likeness:
     one: str
     other: str
     share: float
+
+
+def own_code(autograded: Path) -> list[str]:
+    """The learner's own cells of code in an autograded notebook: answers and what was added."""
+    cells = json.loads(autograded.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code" and identity(cell).kind in ("", "solution")]
 
 
 def alike(hand_ins: Mapping[str, Sequence[str]], given: Sequence[str] = ()) -> list[Likeness]:
@@ -61,12 +70,12 @@ def _candidates(pieces: Mapping[str, frozenset[str]], number: Mapping[str, int])
     for group in holders.values():
         if 1 < len(group) <= RARE:
             together.update(combinations(sorted(group), 2))
-    yield from (pair for pair, count in together.items() if count >= RUN)
+    yield from (pair for pair, count in together.items() if count >= LENGTH)
 
 
 def _pieces(cells: Sequence[str]) -> frozenset[str]:
     words = [word for cell in cells for word in _words(cell)]
-    return frozenset(" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1))
+    return frozenset(" ".join(words[i : i + LENGTH]) for i in range(len(words) - LENGTH + 1))
 
 
 def _words(source: str) -> list[str]:

@@ -67,7 +67,7 @@ def quietly(directory, **options):
 
 @pytest.fixture(autouse=True)
 def _one_warm_judge(monkeypatch):
-    judge_here(monkeypatch)  # `graded_once` was graded by a crew
+    judge_here(monkeypatch)  # `graded_once` was graded by a pool
 
 
 def test_a_new_class_has_one_secret_seed_in_its_sources_and_none_in_what_is_released(graded_once):

@@ -15,15 +15,14 @@ import time
 import psutil
 import pytest
 
-from grader.classroom import pool as crew
-from grader.classroom.atomic import write_whole
+from grader.classroom import pool
+from grader.classroom.atomic import write_atomically
 from grader.classroom.commands import ClassError, grade, new
 from grader.classroom.pool import TRIES, judged
 from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
 
 GRADE = """import sys
 from pathlib import Path
-from grader.classroom import pool as crew
 from grader.classroom.commands import ClassError, grade
 if __name__ == "__main__":
     try:
@@ -66,7 +65,7 @@ def directory(fresh, tmp_path):
 @contextlib.contextmanager
 def killed(directory):
     """Grades in another process, which is killed in the end."""
-    path = directory.parent / "grade.py"  # a file: the crew's processes import it again
+    path = directory.parent / "grade.py"  # a file: the pool's processes import it again
     path.write_text(GRADE)
     with subprocess.Popen([sys.executable, path, directory], stdout=subprocess.PIPE, text=True) as command:
         yield command
@@ -144,7 +143,7 @@ def test_the_judges_of_a_killed_command_end_too(directory):
 
 def work(directory, tmp_path):
     hand_ins = sorted(directory.glob("submitted/*/*/*.ipynb"))[:2]
-    return [(path, path, directory / "source/01_double/01_double.ipynb", tmp_path / "results" / path.parts[-3]) for path in hand_ins]
+    return [(path, path, directory / "source/01_double/01_double.ipynb", tmp_path / "results") for path in hand_ins]
 
 
 def kill_judges():
@@ -157,15 +156,17 @@ def test_a_judge_that_is_killed_is_replaced(directory, tmp_path):
     results = judged(todo, 1)
     first = next(results)
     kill_judges()
-    assert first == (todo[0][0], "") and list(results) == [(todo[1][0], "")]
-    assert all(item[3].exists() for item in todo)
+    judged_ones = [first, *results]
+    assert [whose for whose, _ in judged_ones] == [item[0] for item in todo]
+    assert all(answer[0].notebook == "01_double" and "def double" in answer[1] for _, answer in judged_ones)
+    assert len(list((tmp_path / "results").iterdir())) == 2
 
 
 def test_a_hand_in_that_ends_every_judge_gets_a_reason_and_the_next_one_its_points(directory, tmp_path, monkeypatch):
     todo = work(directory, tmp_path)
     started = []
 
-    start = crew._judge
+    start = pool._start
 
     def killed_at_once(allow_no_jail):
         pipe = start(allow_no_jail)
@@ -174,9 +175,10 @@ def test_a_hand_in_that_ends_every_judge_gets_a_reason_and_the_next_one_its_poin
             kill_judges()
         return pipe
 
-    monkeypatch.setattr("grader.classroom.pool._judge", killed_at_once)
-    (bad, reason), (good, nothing) = judged(todo, 1)
-    assert bad == todo[0][0] and "killed" in reason and (good, nothing) == (todo[1][0], "")
+    monkeypatch.setattr("grader.classroom.pool._start", killed_at_once)
+    (bad, reason), (good, answer) = judged(todo, 1)
+    assert bad == todo[0][0] and "killed" in reason
+    assert good == todo[1][0] and answer[0].notebook == "01_double"
 
 
 def test_two_gradings_of_one_class_at_once(directory):
@@ -237,10 +239,10 @@ def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    write_whole(tmp_path / "file", "old")
+    write_atomically(tmp_path / "file", "old")
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(tmp_path / "file", "new")
+        write_atomically(tmp_path / "file", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_text() == "old"
 
 

@@ -1,8 +1,12 @@
 """Stock nbgrader grades with the judge: its own commands, its own gradebook, its own export."""
 
+import contextlib
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
+from datetime import datetime
 
 import nbformat
 import pytest
@@ -12,10 +16,11 @@ from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.server_extensions.formgrader import handlers
 from traitlets.config import Config
 
-from grader.classroom.commands import new
-from grader.classroom.nbgrader_steps import Judge, Rebuild, _told, configure, from_key, result_id
-from grader.course.build import answer_key
+from grader.classroom.autograding import from_key, result_id
+from grader.classroom.commands import grade, new
+from grader.classroom.nbgrader_steps import Enter, Judge, configure
 from grader.course.source import CourseError
+from grader.feedback.release import answer_key
 from tests.classroom.toy import hand_in_bytes, put, toy_course
 from tests.conftest import COURSE
 
@@ -46,8 +51,7 @@ def graded(course, tmp_path_factory):
 def test_the_judge_stands_where_a_kernel_stood():
     c = Config()
     configure(c)
-    assert c.Autograde.sanitize_preprocessors[0] is Rebuild and c.Autograde.autograde_preprocessors[0] is Judge
-    assert not any(step.__name__ == "Execute" for step in c.Autograde.autograde_preprocessors)
+    assert c.Autograde.sanitize_preprocessors == [Judge] and c.Autograde.autograde_preprocessors == [Enter]
     assert ClearHiddenTests in c.GenerateFeedback.preprocessors
 
 
@@ -76,6 +80,68 @@ def test_stock_feedback_shows_no_hidden_test(graded):
     assert pages.keys() == {"anna", "bo", "dora"}
     assert "1 and 2 become 2 and 4, not [2.0, 3.0]" in pages["bo"]
     assert not any("secret_draw" in page or "SEED" in page for page in pages.values())
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # of nbgrader's add_submission
+def test_grader_grade_and_nbgrader_write_the_same_gradebook_and_the_same_files(course, tmp_path):
+    """Right, wrong, unsolved, late with a penalty, with cells of the learner's own, unreadable; some marked by a person before."""
+    stock, ours = tmp_path / "stock", tmp_path / "ours"
+    new(stock, course[:1], say=lambda line: None)
+    config = stock / "nbgrader_config.py"
+    config.write_text(config.read_text() + "\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    added = nbformat.reads(hand_in_bytes(course[0]), 4)
+    added.cells[1:1] = [nbformat.v4.new_code_cell("mine = 1"), nbformat.v4.new_code_cell("more = 2")]
+    hand_ins = {
+        "anna": hand_in_bytes(course[0], why="YOUR ANSWER HERE"),
+        "bo": hand_in_bytes(course[0], double=PLUS_ONE),
+        "cleo": b"%PDF-1.7",
+        "dora": nbformat.writes(added).encode(),
+        "eve": (stock / "release/01_double/01_double.ipynb").read_bytes(),
+        "finn": hand_in_bytes(course[0], double=PLUS_ONE),
+    }
+    for student, data in hand_ins.items():
+        put(stock, student, course[0], data)
+    (stock / "submitted/finn/01_double/timestamp.txt").write_text("2026-11-03 12:00:00 UTC")
+    (stock / "submitted/dora/01_double/data.csv").write_text("1,2")
+    with Gradebook(f"sqlite:///{stock}/gradebook.db") as gradebook:
+        gradebook.find_assignment("01_double").duedate = datetime(2026, 11, 1)
+        for student in ("anna", "bo"):
+            gradebook.add_student(student, last_name="Lark")
+            gradebook.add_submission("01_double", student)
+        gradebook.find_grade("why", "01_double", "01_double", "anna").manual_score = 1.5
+        gradebook.find_grade("doubles", "01_double", "01_double", "bo").manual_score = 0.5
+        gradebook.find_grade("doubles", "01_double", "01_double", "bo").extra_credit = 0.25
+        gradebook.find_comment("double", "01_double", "01_double", "bo").manual_comment = "Nearly <there>."
+        gradebook.db.commit()
+    shutil.copytree(stock, ours)
+    grade(ours, jobs=1, say=lambda line: None)
+    for command in (["autograde", "01_double"], ["generate_feedback", "01_double"]):
+        subprocess.run([sys.executable, "-m", "nbgrader", *command], cwd=stock, capture_output=True, check=False)
+    one, other = rows(ours), rows(stock)
+    assert one == other and len(one["grade"]) == 15 and {row["late_submission_penalty"] for row in one["submitted_notebook"]} == {None, 1.0}
+    assert "No response." in {row["auto_comment"] for row in one["comment"]}
+    one, other = files(ours), files(stock)
+    assert one == other and len(one) == 2 * (5 + 2)
+
+
+def rows(directory):
+    """Table -> its rows without what is made at random, a reference as what it refers to."""
+    with contextlib.closing(sqlite3.connect(directory / "gradebook.db")) as database:
+        database.row_factory = sqlite3.Row
+        tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
+        content = {name: [dict(row) for row in database.execute(f"select * from {name}")] for name in tables}
+    named = {row["id"]: row for own in content.values() for row in own if len(str(row.get("id"))) == 32}
+
+    def known(value):
+        return [known(v) for key, v in named[value].items() if key != "id"] if value in named else value
+
+    plain = {name: [{key: known(value) for key, value in row.items() if key != "id"} for row in own] for name, own in content.items()}
+    return {name: sorted(own, key=repr) for name, own in plain.items()}
+
+
+def files(directory):
+    paths = [path for folder in ("autograded", "feedback") for path in (directory / folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
 def test_stock_export_works_and_leaves_our_grades_alone(graded):
@@ -118,10 +184,6 @@ def test_a_check_of_the_instructors_own_is_judged_with_the_exercise_above(course
     key.cells.append(own_cell(nbformat.v4.new_code_cell, solution=True, locked=False))
     with pytest.raises(CourseError, match="cell-1 is graded by hand and is code"):
         from_key(key, "01_double")
-
-
-def test_a_check_without_a_verdict_earns_nothing():
-    assert _told(None).output_type == "error"
 
 
 def test_a_result_belongs_to_one_hand_in_and_one_set_of_tests(tmp_path):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import nbformat
 
-from grader.classroom import nbgrader_steps as plugin
-from grader.classroom import pool as crew
+from grader.classroom.pool import _judge_one
 from grader.course.source import Notebook, read_course
 from grader.feedback.release import answered
 
@@ -105,11 +104,9 @@ def put(directory: Path, student: str, notebook: Notebook, data: bytes) -> Path:
 
 
 def judge_here(monkeypatch) -> None:
-    """Lets `grade` judge in this process, with a judge that stays warm, so that a test does not wait for a new crew."""
+    """Lets `grade` judge in this process, with a judge that stays warm, so that a test does not wait for a new pool."""
 
     def judged(work, jobs, *, allow_no_jail):
-        for whose, *files in work:
-            reason = "" if plugin.load_result(files[2]) else crew._judge_one(plugin._warm_judge(allow_no_jail), *files)
-            yield whose, reason
+        return ((whose, _judge_one(*files, allow_no_jail=allow_no_jail)) for whose, *files in work)
 
     monkeypatch.setattr("grader.classroom.commands.judged", judged)

@@ -1,0 +1,156 @@
+"""A hand-in -> the judge's result and the autograded notebook. One way, for `grader grade` and for nbgrader's steps.
+
+Nothing of nbgrader is imported here: the processes that judge would take a second longer to start.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import importlib.metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_output
+
+from grader.classroom.atomic import write_atomically
+from grader.course.metadata import MACHINERY, identity
+from grader.course.source import KINDS, Cell, CourseError, Notebook
+from grader.intake.match import Submission, read_submission
+from grader.judge.verdict import Result, Verdict
+
+if TYPE_CHECKING:
+    from grader.judge.judge import Judge
+
+LEARNERS = ("solution", "answer")  # the cells whose source is the learner's
+BROUGHT = "# Your own function of an earlier notebook stood here; grading uses the course's, so that a slip costs points only once."
+
+
+def autograde(path: Path, source: Path, results: Path, *, allow_no_jail: bool = False) -> tuple[Result, NotebookNode]:
+    """A hand-in's result and its autograded notebook. It is judged where no result is kept yet, and that is kept.
+
+    source: the class's own notebook. results: the folder of results. Raises Unreadable, CourseError, JailError and OSError.
+    """
+    data = path.read_bytes()
+    key, master = read_master(source)
+    submission = read_submission(data, path.name, [master])
+    name = result_id(data, source)
+    result = load_result(results / f"{name}.json")
+    if result is None:
+        result = _warm_judge(allow_no_jail).judge(submission)
+        write_atomically(results / f"{name}.json", result.to_json())
+    return result, _autograded(key, submission, result, name)
+
+
+@functools.cache
+def _warm_judge(allow_no_jail: bool) -> Judge:
+    """The judge of this process, started when it is first asked: a run that judges nothing does without torch."""
+    from grader.judge.judge import Judge
+
+    judge = Judge(allow_no_jail=allow_no_jail)
+    atexit.register(judge.close)
+    return judge
+
+
+def read_master(source: Path) -> tuple[NotebookNode, Notebook]:
+    """A class's own source notebook: the file, without outputs, and what it says. Raises CourseError and OSError."""
+    stat = source.stat()
+    return _read_master(source, stat.st_mtime_ns, stat.st_size)
+
+
+@functools.lru_cache(maxsize=32)
+def _read_master(source: Path, modified: int, size: int) -> tuple[NotebookNode, Notebook]:
+    try:
+        key = nbformat.read(source, as_version=4)
+    except (ValueError, nbformat.ValidationError) as e:
+        raise CourseError(f"{source}: not a notebook ({str(e).splitlines()[0]}); restore it from a copy") from None
+    for cell in key.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return key, from_key(key, source.stem, source)
+
+
+def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
+    """The notebook that an answer key says, edits of an instructor included. Raises CourseError."""
+    cells, exercise = [], ""
+    for cell in key.cells:
+        known = identity(cell)
+        kind = known.kind
+        if not kind and known.graded:  # an instructor's own, made with nbgrader's toolbar
+            kind = "answer" if known.written else "check"
+            if known.written and cell.cell_type == "code":
+                raise CourseError(f"{where}: cell {known.name} is graded by hand and is code; make it a written answer or a test")
+        if kind in ("solution", "bring"):
+            exercise = known.name
+        if kind in KINDS or kind == "text":
+            belongs_to = exercise if kind == "check" else known.name
+            cells.append(Cell(kind, known.name, cell.source, cell.cell_type == "markdown", int(known.points), belongs_to))
+    return Notebook(name, tuple(cells))
+
+
+def result_id(data: bytes, source: Path) -> str:
+    """Names the result of a hand-in: another hand-in, another test or another grader gives another name."""
+    stat = source.stat()
+    return hashlib.sha256(_source_hash(source, stat.st_mtime_ns, stat.st_size) + _version() + data).hexdigest()
+
+
+@functools.lru_cache(maxsize=32)
+def _source_hash(source: Path, modified: int, size: int) -> bytes:
+    return hashlib.sha256(source.read_bytes()).digest()
+
+
+@functools.cache
+def _version() -> bytes:
+    """The grader's own text and the version of torch: what else a verdict depends on."""
+    here = Path(__file__).parents[1]
+    texts = [path.read_bytes() for path in sorted(here.rglob("*.py"))]
+    return hashlib.sha256(b"\0".join([importlib.metadata.version("torch").encode(), *texts])).digest()
+
+
+def load_result(path: Path) -> Result | None:
+    """A result that was kept (None: there is none, or the file is damaged)."""
+    try:
+        return Result.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _autograded(key: NotebookNode, submission: Submission, result: Result, name: str) -> NotebookNode:
+    """The master notebook with the learner's answers and the verdicts, extra cells of the learner's behind the cell they followed."""
+    theirs = {cell.name: cell.source for cell in submission.cells if cell.kind in LEARNERS}
+    verdicts = {verdict.check: verdict for verdict in result.checks}
+    extra: dict[str, list[NotebookNode]] = {}
+    before = ""
+    for number, added in enumerate(submission.cells):
+        if added.kind == "extra":
+            extra.setdefault(before, []).append(new_code_cell(added.source, id=f"extra-{number}"))
+        else:
+            before = added.name
+    nb = nbformat.from_dict(key)
+    cells = extra.get("", [])
+    for cell in nb.cells:
+        known = identity(cell)
+        if known.kind == "bring":
+            cell.source = BROUGHT
+        elif known.name:
+            cell.source = theirs.get(known.name, cell.source)
+        if known.graded and not known.written:
+            cell.outputs = [_output(verdicts[known.name])]
+        if known.kind != MACHINERY or cell.cell_type != "code":  # that speaks to the learner alone
+            cells.append(cell)
+        if known.name:
+            cells += extra.get(known.name, [])
+    nb.cells = cells
+    nb.metadata["grader"] = {"notebook": submission.notebook.name, "notes": list(dict.fromkeys(result.notes)), "result": name}
+    return nb
+
+
+def _output(verdict: Verdict) -> NotebookNode:
+    """A verdict as the formgrader shows it under the check."""
+    title = verdict.title
+    if verdict.passed:
+        return new_output("stream", name="stdout", text=f"✓ {title}: {verdict.points:g} of {verdict.max_points:g}\n")
+    return new_output("error", ename="Failed", evalue=title, traceback=[f"✗ {title}", verdict.message.removeprefix(f"{title}: ")])

@@ -93,7 +93,7 @@ def test_the_same_tensor_arrives_as_the_same_tensor(pair):
         (torch.zeros(1, 2**20, 1, dtype=torch.uint8), "too many numbers, rows"),
         (torch.zeros(2**21 + 1, dtype=torch.bool), "too many numbers, rows"),
         (torch.zeros([1] * 17), "too many numbers, rows"),
-        ([[]] * 2**17, "131,074 values in lists, more than the 131,072"),
+        ([[]] * 2**17, "131,076 values in lists, more than the 131,072"),
         (torch.float32, "a dtype"),
         (iter([]), "a list_iterator"),
     ],

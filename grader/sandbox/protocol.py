@@ -66,7 +66,7 @@ def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _count(tree: Any) -> int:
-    return 1 + sum(map(_count, tree)) if isinstance(tree, list) else 1
+    return sum(map(_count, tree)) if isinstance(tree, list) else 1  # the word "list" stands for the list itself
 
 
 def _pack(value: Any, tensors: list[torch.Tensor], seen: dict[int, int]) -> Any:

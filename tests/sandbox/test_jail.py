@@ -42,7 +42,8 @@ def inside(on: Layers, code: str, package: Path = HERE) -> object:
     if package == HERE:
         arguments = command(arguments, on)
     else:  # the command is asked of the package that lies elsewhere
-        ask = "import json, sys; from grader.sandbox.jail import *; print(json.dumps(command(sys.argv[2:], Layers(**json.loads(sys.argv[1])))))"
+        ask = "import json, sys; from grader.sandbox.jail import *; on = Layers(**json.loads(sys.argv[1]))"
+        ask += "; print(json.dumps(command(sys.argv[2:], on)))"
         ask = [sys.executable, "-P", "-c", ask, json.dumps(asdict(on)), *arguments]
         arguments = json.loads(subprocess.run(ask, env=environment() | {"PYTHONPATH": str(package.parent)}, capture_output=True).stdout)
     env = environment() | {"PYTHONPATH": str(package.parent)}
@@ -127,8 +128,14 @@ def test_inside_namespaces_it_is_the_only_process_and_proc_is_empty():
 
 @linux
 def test_the_course_and_this_machines_files_are_out_of_reach():
-    code = "said = []\nfor path in ('/etc/passwd', %r):\n    try: said.append(open(path).read())\n    except OSError as e: said.append(type(e).__name__)"
-    code %= str(HERE / "cli.py")
+    code = """
+said = []
+for path in ("/etc/passwd", COURSE):
+    try:
+        said.append(open(path).read())
+    except OSError as e:
+        said.append(type(e).__name__)
+""".replace("COURSE", repr(str(HERE / "cli.py")))
     assert inside(Layers(bubblewrap=True), code) == ["FileNotFoundError"] * 2
     assert inside(Layers(landlock=layers().landlock), code) == ["PermissionError"] * 2
 
@@ -166,7 +173,7 @@ def test_the_filter_of_system_calls_refuses_what_would_have_succeeded(tmp_path):
     (tmp_path / "file").write_text("x")
     code = """
 import fcntl, os, resource, socket
-path = %r
+path = PATH
 descriptor = os.open(path, os.O_RDWR)
 tries = {
     "fork": lambda: os.fork() or os._exit(0), "kill": lambda: os.kill(os.getppid(), 0), "socket": lambda: socket.socket().close(),
@@ -189,7 +196,7 @@ for name, attempt in tries.items():
         said[name] = 0
     except OSError as e:
         said[name] = e.errno
-""" % str(tmp_path / "file")
+""".replace("PATH", repr(str(tmp_path / "file")))
     free, filtered = inside(Layers(), code), inside(Layers(seccomp=True), code)
     assert errno.EPERM not in free.values()
     assert {name for name, number in filtered.items() if number != errno.EPERM} == {"own command", "own signal"}

@@ -15,12 +15,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import torch
 
 from grader.course.source import Cell
 from grader.course.trusted import alarm, failure
+from grader.judge.process import WarmProcess
 from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, NotData, pack, to_bytes, unpack
 
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
@@ -36,14 +37,6 @@ class Limits:
     cells: float = 30
     hand_in: float = 300
     data: int = LIMIT
-
-
-class Process(Protocol):
-    """What starts and ends a learner's process (see `WarmProcess`)."""
-
-    def fork(self) -> Channel: ...
-
-    def kill(self) -> None: ...
 
 
 class Violation(Exception):
@@ -80,7 +73,7 @@ class RemoteError:
 class Session:
     """One hand-in: its process, started again where it broke, and the check that runs."""
 
-    def __init__(self, process: Process, cells: Sequence[Cell], limits: Limits):
+    def __init__(self, process: WarmProcess, cells: Sequence[Cell], limits: Limits):
         self._process = process
         self._limits = limits
         self._end = time.monotonic() + limits.hand_in

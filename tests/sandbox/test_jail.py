@@ -23,6 +23,7 @@ import json, os, sys
 from grader.sandbox.jail import Layers, settle, spawn
 on = Layers(**json.loads(sys.argv[1]))
 settle(on)
+exec(sys.argv[3])
 reader, writer = os.pipe()
 
 def run():
@@ -36,9 +37,9 @@ print(b"".join(iter(lambda: os.read(reader, 65536), b"")).decode())
 """
 
 
-def inside(on: Layers, code: str, package: Path = HERE) -> object:
-    """What `code`, run in the jail, calls `said`."""
-    arguments = ["-P", "-c", INSIDE, json.dumps(asdict(on)), code]
+def inside(on: Layers, code: str, package: Path = HERE, before: str = "") -> object:
+    """What `code`, run in the jail, calls `said`; `before` is run in the process that is forked then."""
+    arguments = ["-P", "-c", INSIDE, json.dumps(asdict(on)), code, before]
     if package == HERE:
         arguments = command(arguments, on)
     else:  # the command is asked of the package that lies elsewhere
@@ -119,6 +120,18 @@ said = [f.name.startswith("/tmp/"), os.getcwd(), os.listdir(PLACE), lazy_import.
         said = inside(on, code.replace("PLACE", repr(place)), package)
     assert said == [True, "/tmp", ["grader"], str(package / "sandbox" / "lazy_import.py"), "OSError"]
     assert not any(os.path.exists(f"{scratch}/x-from-the-jail") for scratch in SCRATCH)
+
+
+@linux
+def test_what_can_be_read_may_overlap_and_be_reached_by_a_link():
+    with tempfile.TemporaryDirectory(dir="/tmp") as real, tempfile.TemporaryDirectory(dir="/var/tmp") as other:
+        Path(real, "inner").mkdir()
+        Path(real, "inner", "file").write_text("x")
+        Path(other, "link").symlink_to(real)
+        own = (f"{real}/inner", real, f"{other}/link")
+        before = f"from grader.sandbox import jail\nold = jail.readable()\njail.readable = lambda: (*old, *{own})"
+        said = inside(Layers(namespaces=True), f"said = [open(p + '/inner/file').read() for p in {own[1:]}]", before=before)
+    assert said == ["x", "x"]
 
 
 @linux

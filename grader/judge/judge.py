@@ -143,7 +143,6 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text[: 4 * TEXT])
 
 
-
 def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple[str | None, str]]:
     """Check that failed -> the known mistakes that explain it, by name, and what to say of them."""
     notebook = submission.notebook

@@ -15,14 +15,23 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+<<<<<<< HEAD
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
+=======
+from dataclasses import dataclass
+from typing import Any, NoReturn
+>>>>>>> sandbox
 
 import torch
 
 from grader.course.source import Cell
 from grader.course.trusted import alarm, failure
+<<<<<<< HEAD
 from grader.intake.static_analysis import additions, after
+=======
+from grader.judge.process import WarmProcess
+>>>>>>> sandbox
 from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, NotData, pack, to_bytes, unpack
 
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
@@ -44,6 +53,7 @@ class Limits:
     data: int = LIMIT
 
 
+<<<<<<< HEAD
 class Process(Protocol):
     """What starts and ends a learner's process (see `WarmProcess`)."""
 
@@ -54,6 +64,8 @@ class Process(Protocol):
     def cpu_seconds(self) -> float: ...
 
 
+=======
+>>>>>>> sandbox
 class Violation(Exception):
     """A check cannot go on: the learner's process broke a rule.
 
@@ -88,7 +100,7 @@ class RemoteError:
 class Session:
     """One hand-in: its process, started again where it broke, and the check that runs."""
 
-    def __init__(self, process: Process, cells: Sequence[Cell], limits: Limits):
+    def __init__(self, process: WarmProcess, cells: Sequence[Cell], limits: Limits):
         self._process = process
         self._limits = limits
         self._end = time.monotonic() + PATIENCE * limits.hand_in

@@ -95,13 +95,11 @@ class Layers:
 @functools.cache
 def layers() -> Layers:
     """Which layers work on this machine, by trying them."""
-    found = Layers()
-    if sys.platform == "linux":
-        every = Layers(bubblewrap=shutil.which("bwrap") is not None, namespaces=True, landlock=_LANDLOCK, seccomp=True)
-        found = tried(every)
-        if every.bubblewrap and not found.bubblewrap:
-            found = tried(replace(every, bubblewrap=False))
-    return found
+    if sys.platform != "linux":
+        return Layers()
+    every = Layers(bubblewrap=shutil.which("bwrap") is not None, namespaces=True, landlock=_LANDLOCK, seccomp=True)
+    found = tried(every)
+    return found if found.holds or not every.bubblewrap else tried(replace(every, bubblewrap=False))
 
 
 def tried(on: Layers) -> Layers:
@@ -132,15 +130,8 @@ def environment() -> dict[str, str]:
     """The whole environment of the learner's side: nothing of ours goes there."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     homes = dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR"), SCRATCH[0])
-    return {
-        "PATH": "/usr/bin",
-        "LANG": "C.UTF-8",
-        "MPLBACKEND": "agg",
-        "PYTHONPATH": str(PACKAGE.parent),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **threads,
-        **homes,
-    }
+    python = {"PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "agg"}
+    return {"PATH": "/usr/bin", "LANG": "C.UTF-8", **python, **threads, **homes}
 
 
 @functools.cache
@@ -259,13 +250,15 @@ def _mount(on: Layers) -> None:
     if not on.bubblewrap:  # which made everything read-only
         _call("syscall", 442, _AT_FDCWD, b"/", _AT_RECURSIVE, struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0), ctypes.c_size_t(32))
     for folder in SCRATCH:
-        held = {path: os.open(path, os.O_PATH) for path in readable() if Path(path).is_relative_to(folder)}
+        paths = {path for entry in readable() for path in (entry, os.path.realpath(entry)) if Path(path).is_relative_to(folder)}
+        held = {path: os.open(path, os.O_PATH) for path in sorted(paths)}
         _call("mount", b"tmpfs", folder.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, f"size={DISK},nr_inodes=4096,mode=700".encode())
         for path, descriptor in held.items():  # an interpreter, say, or this very checkout
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
             source = f"/proc/self/fd/{descriptor}"
-            Path(path).mkdir() if os.path.isdir(source) else Path(path).touch()
-            _call("mount", source.encode(), path.encode(), None, _MS_BIND | _MS_REC, None)
+            if not os.path.lexists(path):  # else it came with a folder around it
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                Path(path).mkdir() if os.path.isdir(source) else Path(path).touch()
+                _call("mount", source.encode(), path.encode(), None, _MS_BIND | _MS_REC, None)
             os.close(descriptor)
     # An empty /proc rather than a new one: it is never refused, and nobody's processes are what should be seen.
     _call("mount", b"tmpfs", b"/proc", b"tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, b"size=4k,mode=555")
@@ -289,8 +282,7 @@ def _limit() -> None:
 
 
 def _drop_capabilities() -> None:
-    header = struct.pack("=Ii", 0x20080522, 0)
-    _call("capset", header, bytes(24))
+    _call("capset", struct.pack("=Ii", 0x20080522, 0), bytes(24))
 
 
 def _landlock(on: Layers) -> None:

@@ -23,6 +23,7 @@ import json, os, sys
 from grader.sandbox.jail import Layers, settle, spawn
 on = Layers(**json.loads(sys.argv[1]))
 settle(on)
+exec(sys.argv[3])
 reader, writer = os.pipe()
 
 def run():
@@ -36,13 +37,14 @@ print(b"".join(iter(lambda: os.read(reader, 65536), b"")).decode())
 """
 
 
-def inside(on: Layers, code: str, package: Path = HERE) -> object:
-    """What `code`, run in the jail, calls `said`."""
-    arguments = ["-P", "-c", INSIDE, json.dumps(asdict(on)), code]
+def inside(on: Layers, code: str, package: Path = HERE, before: str = "") -> object:
+    """What `code`, run in the jail, calls `said`; `before` is run in the process that is forked then."""
+    arguments = ["-P", "-c", INSIDE, json.dumps(asdict(on)), code, before]
     if package == HERE:
         arguments = command(arguments, on)
     else:  # the command is asked of the package that lies elsewhere
-        ask = "import json, sys; from grader.sandbox.jail import *; print(json.dumps(command(sys.argv[2:], Layers(**json.loads(sys.argv[1])))))"
+        ask = "import json, sys; from grader.sandbox.jail import *; on = Layers(**json.loads(sys.argv[1]))"
+        ask += "; print(json.dumps(command(sys.argv[2:], on)))"
         ask = [sys.executable, "-P", "-c", ask, json.dumps(asdict(on)), *arguments]
         arguments = json.loads(subprocess.run(ask, env=environment() | {"PYTHONPATH": str(package.parent)}, capture_output=True).stdout)
     env = environment() | {"PYTHONPATH": str(package.parent)}
@@ -121,14 +123,32 @@ said = [f.name.startswith("/tmp/"), os.getcwd(), os.listdir(PLACE), lazy_import.
 
 
 @linux
+def test_what_can_be_read_may_overlap_and_be_reached_by_a_link():
+    with tempfile.TemporaryDirectory(dir="/tmp") as real, tempfile.TemporaryDirectory(dir="/var/tmp") as other:
+        Path(real, "inner").mkdir()
+        Path(real, "inner", "file").write_text("x")
+        Path(other, "link").symlink_to(real)
+        own = (f"{real}/inner", real, f"{other}/link")
+        before = f"from grader.sandbox import jail\nold = jail.readable()\njail.readable = lambda: (*old, *{own})"
+        said = inside(Layers(namespaces=True), f"said = [open(p + '/inner/file').read() for p in {own[1:]}]", before=before)
+    assert said == ["x", "x"]
+
+
+@linux
 def test_inside_namespaces_it_is_the_only_process_and_proc_is_empty():
     assert inside(Layers(namespaces=True), "import os\nsaid = [os.getpid(), os.listdir('/proc')]") == [1, []]
 
 
 @linux
 def test_the_course_and_this_machines_files_are_out_of_reach():
-    code = "said = []\nfor path in ('/etc/passwd', %r):\n    try: said.append(open(path).read())\n    except OSError as e: said.append(type(e).__name__)"
-    code %= str(HERE / "cli.py")
+    code = """
+said = []
+for path in ("/etc/passwd", COURSE):
+    try:
+        said.append(open(path).read())
+    except OSError as e:
+        said.append(type(e).__name__)
+""".replace("COURSE", repr(str(HERE / "cli.py")))
     assert inside(Layers(bubblewrap=True), code) == ["FileNotFoundError"] * 2
     assert inside(Layers(landlock=layers().landlock), code) == ["PermissionError"] * 2
 
@@ -138,11 +158,11 @@ def test_a_hand_in_has_no_capabilities():
     """Not even those that its own user namespace would give it."""
     code = """
 import ctypes, struct
-held = ctypes.create_string_buffer(24)
-ctypes.CDLL(None).capget(struct.pack("=Ii", 0x20080522, 0), held)
-said = struct.unpack("=6I", held.raw)
+held, libc = ctypes.create_string_buffer(24), ctypes.CDLL(None)
+libc.capget(struct.pack("=Ii", 0x20080522, 0), held)
+said = [*struct.unpack("=6I", held.raw), libc.prctl(39, 0, 0, 0, 0)]
 """
-    assert inside(Layers(namespaces=True), code) == [0] * 6
+    assert inside(Layers(namespaces=True), code) == [0] * 6 + [1], "and no program could give it new ones"
 
 
 @linux
@@ -166,7 +186,7 @@ def test_the_filter_of_system_calls_refuses_what_would_have_succeeded(tmp_path):
     (tmp_path / "file").write_text("x")
     code = """
 import fcntl, os, resource, socket
-path = %r
+path = PATH
 descriptor = os.open(path, os.O_RDWR)
 tries = {
     "fork": lambda: os.fork() or os._exit(0), "kill": lambda: os.kill(os.getppid(), 0), "socket": lambda: socket.socket().close(),
@@ -189,7 +209,7 @@ for name, attempt in tries.items():
         said[name] = 0
     except OSError as e:
         said[name] = e.errno
-""" % str(tmp_path / "file")
+""".replace("PATH", repr(str(tmp_path / "file")))
     free, filtered = inside(Layers(), code), inside(Layers(seccomp=True), code)
     assert errno.EPERM not in free.values()
     assert {name for name, number in filtered.items() if number != errno.EPERM} == {"own command", "own signal"}

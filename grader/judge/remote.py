@@ -15,23 +15,15 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-<<<<<<< HEAD
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol
-=======
-from dataclasses import dataclass
 from typing import Any, NoReturn
->>>>>>> sandbox
 
 import torch
 
 from grader.course.source import Cell
 from grader.course.trusted import alarm, failure
-<<<<<<< HEAD
 from grader.intake.static_analysis import additions, after
-=======
 from grader.judge.process import WarmProcess
->>>>>>> sandbox
 from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, NotData, pack, to_bytes, unpack
 
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
@@ -53,19 +45,6 @@ class Limits:
     data: int = LIMIT
 
 
-<<<<<<< HEAD
-class Process(Protocol):
-    """What starts and ends a learner's process (see `WarmProcess`)."""
-
-    def fork(self) -> Channel: ...
-
-    def kill(self) -> None: ...
-
-    def cpu_seconds(self) -> float: ...
-
-
-=======
->>>>>>> sandbox
 class Violation(Exception):
     """A check cannot go on: the learner's process broke a rule.
 

@@ -38,6 +38,7 @@ def test_the_key_passes_every_check_whatever_a_class_draws(notebook, seeds):
     assert not {(seed, name): e for seed in seeds for name, e in verdicts(notebook, seed=seed).items() if e}
 
 
+@pytest.mark.training
 @seeds([0], [20261129, 1, 2])
 @pytest.mark.parametrize("case", [c for c in CASES if not c[1].wrong], ids=names_of)
 def test_a_right_variant_passes_every_check(case, seeds):

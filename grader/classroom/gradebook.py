@@ -163,7 +163,7 @@ def _new_submission(gradebook: Gradebook, assignment: str, student: str) -> Subm
 
 def _score(auto: float | None, manual: float | None, extra: float | None) -> float | None:
     value = auto if manual is None else manual
-    return None if value is None else value + (extra or 0)
+    return None if value is None else float(value + (extra or 0))
 
 
 def _penalty(rule: BasePlugin, student: str, score: float, seconds: float) -> float | None:

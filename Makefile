@@ -1,4 +1,5 @@
-# learn: the notebooks in JupyterLab. test: everything that must hold; browser: the same in Chromium. demo: hand-ins graded, and the run.
+# learn: the notebooks in JupyterLab. test: everything that must hold; thorough: the same on more seeds, versions and kernels; browser: in
+# Chromium. demo: hand-ins graded, and the run.
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu takes a torch without CUDA (2 GB less on Linux). PORT=8888 is JupyterLab's.
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,9 +12,13 @@ learn: $(VENV)/ready
 
 test: $(VENV)/ready
 	$(BIN)/ruff check .
-	$(BIN)/grader release --check
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser
+
+thorough: $(VENV)/ready
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser -m thorough
 	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax solutions
-	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser tests
+	for kernel in default avx2; do ATEN_CPU_CAPABILITY=$$kernel $(BIN)/pytest -m "training and not thorough" tests/course || exit; done
 
 demo: $(VENV)/ready
 	$(BIN)/python -m grader.demo demo
@@ -33,4 +38,4 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev]'
 	touch $@
 
-.PHONY: learn test demo release bench browser
+.PHONY: learn test thorough demo release bench browser

@@ -147,7 +147,7 @@ def _doctor(options: argparse.Namespace) -> int:
     print(
         "hand-ins can be graded here"
         if on.holds
-        else "no jail here: install bubblewrap, or grade with --no-jail (scores stay safe, your files do not)"
+        else "no jail here: install bubblewrap (--no-jail is for your own work only: the code can then change files and scores)"
     )
     return 0 if on.holds else 1
 
@@ -187,7 +187,7 @@ def _indented(text: str, columns: int) -> str:
 
 
 def _jail_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-jail", action="store_true", help="grade even where this machine cannot lock a hand-in's code away")
+    parser.add_argument("--no-jail", action="store_true", help="for your own work only: the code can then change your files and its scores")
 
 
 def _release(options: argparse.Namespace) -> int:

@@ -171,6 +171,7 @@ for inner_epochs in (1, 4):
 # $k_1 = -1$, $k_2 = 0.5$ and $k_3 = e - 2 = 0.718$. (The other way round, $\ell = 1$, it is $1, 0.5, 0.368$.)
 #
 # - All three are differentiable with respect to `log_probs`: we shall use each as a loss and see what it does.
+# - Any two log-probs will do: nothing is bounded, however far apart they are.
 # - float64 in, float64 accuracy out. The inputs are not changed.
 #
 # <details><summary>A hint</summary>
@@ -236,6 +237,11 @@ got = (given, given_ref)  # as they are afterwards
 assert torch.equal(given, log_probs) and torch.equal(given_ref, ref_log_probs), (
     f"the log-probs that came in were changed, to {numbers(given)} and {numbers(given_ref)}. Somebody still needs them: which line writes into them?"
 )
+far = torch.tensor([-1.0, -19.0])
+got = three_tensors(kl_estimates(far.clone(), far.flip(0)), (2,))
+assert close(got[:2], [[18.0, -18.0], [162.0, 162.0]], 1e-3) and close(got[2] / torch.tensor([17.0, 65659950.0]), [1.0, 1.0], 1e-4), (
+    f"for log-probs 18 apart, either way, the three are {numbers(got)}; expected 18 and -18, 162 and 162, 17 and 6.566e+07. Is something bounded?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
 for _ in range(10):
@@ -246,6 +252,11 @@ for _ in range(10):
     for mine, theirs in zip(zip(*by_hand), out, strict=True):
         assert close(theirs, mine, 3e-5)
     assert torch.equal(given_a, a) and torch.equal(given_b, b), "the log-probs that came in were changed"
+    far = (15 + 4 * torch.rand(12, generator=draw)).double()  # far apart
+    wanted = torch.stack([far, far**2 / 2, far.neg().exp() - 1 + far]), torch.stack([-far, far**2 / 2, far.exp() - 1 - far])
+    for sign, expected in zip((1, -1), wanted):
+        out = torch.stack(list(kl_estimates(a.double() + sign * far, a.double())))
+        assert close(out / expected, torch.ones(3, 12), 1e-5)
 ### END HIDDEN TESTS
 
 # %% check right_on_average points=1
@@ -268,11 +279,11 @@ for _ in range(10):
 # %% check each_can_be_a_loss points=2
 # Each estimate carries the right gradient to the policy's log-probs.
 log_probs, ref_log_probs = torch.tensor([-0.5, -2.0, -1.0, -3.0], requires_grad=True), torch.tensor([-1.5, -1.0, -1.2, -2.5])
-got = kl_estimates(log_probs.clone(), ref_log_probs.clone())
+estimates = got = kl_estimates(log_probs.clone(), ref_log_probs.clone())
 three_tensors(got, (4,))
-for name, k in zip(("k1", "k2", "k3"), got):
-    assert k.requires_grad, f"{name} carries no gradient to log_probs: was something detached, or made into plain numbers?"
-got = torch.stack([torch.autograd.grad(k.sum(), log_probs, retain_graph=True)[0] for k in got])
+got = [k.requires_grad for k in estimates]
+assert all(got), f"no gradient to log_probs comes from {' and '.join(f'k{i}' for i in (1, 2, 3) if not got[i - 1])}: was something detached, or made into plain numbers?"
+got = torch.stack([torch.autograd.grad(k.sum(), log_probs, retain_graph=True)[0] for k in estimates])
 assert close(got[0], [1.0, 1.0, 1.0, 1.0]), f"the gradient of k1 is {numbers(got[0])}; k1 grows by 1 when the log-prob does"
 assert close(got[1], [1.0, -1.0, 0.2, -0.5]), f"the gradient of k2 is {numbers(got[1])}; expected 1, -1, 0.2, -0.5"
 assert close(got[2], [0.6321, -1.7183, 0.1813, -0.6487], 1e-4), (
@@ -291,15 +302,16 @@ for _ in range(5):
 
 # %% check any_shape_full_precision points=1
 # Any shape goes in and comes out, and float64 stays exact.
-log_probs = torch.tensor([[-5000.123, -4000.456], [-3000.789, -10.1]], dtype=torch.float64)  # of whole, long answers
-d = torch.tensor([[2.0123, -1.0234], [0.5345, 0.0]], dtype=torch.float64)
-ref_log_probs, expected = log_probs + d, d.exp() - d - 1
-got = three_tensors(kl_estimates(log_probs.clone(), ref_log_probs.clone()), (2, 2))[2]
-assert close(got, expected, 1e-8), (
-    f"k3 of these four float64 numbers is {numbers(got)}; expected {numbers(expected)}. "
-    f"It is off by up to {(got.detach() - expected).abs().max():.1e}, where 1e-8 is allowed: "
-    "was precision lost on the way?"
-)
+log_probs = torch.tensor([-5000.123, -4000.456, -3000.789, -10.1], dtype=torch.float64)  # of whole, long answers
+d = torch.tensor([2.0123, -1.0234, 0.5345, 0.0], dtype=torch.float64)
+for shape in ((2, 2), (), (1, 3, 1)):
+    policy, ref = (x[: math.prod(shape)].view(shape).clone() for x in (log_probs, log_probs + d))
+    expected = torch.stack([-(ref - policy), (ref - policy) ** 2 / 2, (ref - policy).exp() - (ref - policy) - 1])
+    got = three_tensors(kl_estimates(policy, ref), shape)
+    assert close(got, expected, 1e-8), (
+        f"k1, k2 and k3 of float64 numbers of shape {shape} are {numbers(got)}; expected {numbers(expected)}. "
+        f"They are off by up to {(got.detach() - expected).abs().max():.1e}, where 1e-8 is allowed: was precision lost on the way?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
 for shape in ((), (1,), (7,), (2, 3), (2, 3, 4)):
@@ -574,8 +586,8 @@ print("mean by multiplication:", ((values * mask).sum() / mask.sum()).item())
 # - NaN or infinity in the padding touches neither the value nor the gradient: the gradient there is exactly 0.
 # - Only the mask says what is real: a value of 0 counts like any other.
 # - A negative `dim` counts from the end, as everywhere in torch.
-# - Where there is nothing to average the mean is 0, with a gradient of 0 (not 0/0).
-# - The inputs are not changed.
+# - Where there is nothing to average the mean is 0 (not 0/0): a tensor like any other mean, with a gradient of 0.
+# - float64 in, float64 accuracy out. The inputs are not changed.
 #
 # <details><summary>A hint</summary>
 #
@@ -607,6 +619,8 @@ for kind, mean in zip(masks, got):
     assert close(mean, 2.0), f"the real values are 0, 2 and 4, so the mean is 2; with a mask of {kind} yours is {numbers(mean)}. What is in the sum, and what is it divided by?"
 got = [given, *given_masks]  # as they are afterwards
 assert all(torch.equal(x, y) for x, y in zip(got, [values, *masks.values()])), f"what came in was changed: values to {numbers(given)}, the masks to {', '.join(map(numbers, given_masks))}"
+got = masked_mean(torch.tensor([100_000_001.0, -100_000_000.0], dtype=torch.float64), torch.ones(2))
+assert close(got, 0.5), f"the mean of 100000001 and -100000000, in float64, is 0.5; yours is {numbers(got)}. Was precision lost on the way?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 10)
 for kind in (torch.bool, torch.int64, torch.float32, torch.uint8):
@@ -616,18 +630,24 @@ for kind in (torch.bool, torch.int64, torch.float32, torch.uint8):
     given, given_mask = values.clone(), mask.to(kind)
     assert close(masked_mean(given, given_mask), sum(real) / len(real), 1e-5)
     assert torch.equal(given, values) and torch.equal(given_mask, mask.to(kind)), "what came in was changed"
+    double = torch.cat([1e8 + values.double(), values.double() - 1e8])
+    assert close(masked_mean(double, torch.ones(8, 7)), values.double().mean(), 1e-6)
 ### END HIDDEN TESTS
 
 # %% check along_a_dimension points=1
 # Along a dimension, each row or column has a mean of its own.
-values, mask = torch.tensor([[1.0, 2.0, 9.0], [3.0, 9.0, 5.0]]), torch.tensor([[1, 1, 0], [1, 0, 1]])
+values, mask = torch.tensor([[0.0, 2.0, 7.0], [5.0, 9.0, 9.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
 got = [masked_mean(values.clone(), mask.clone(), dim=dim) for dim in (0, 1, -2)]
-assert close(got[0], [2.0, 2.0, 5.0]), f"along dim=0 the means of the three columns are 2, 2 and 5, not {numbers(got[0])}"
-assert close(got[1], [1.5, 4.0]), f"along dim=1 the means of the two rows are 1.5 and 4, not {numbers(got[1])}"
-assert close(got[2], [2.0, 2.0, 5.0]), f"along dim=-2, the last but one, the means are 2, 2 and 5, not {numbers(got[2])}. Which dimension is that in a table of rows and columns?"
+got += [masked_mean(values.clone()[:, None], mask.clone()[:, None], dim=dim) for dim in (0, -1)]  # of shape [2, 1, 3]
+assert close(got[0], [2.5, 2.0, 7.0]), f"along dim=0 the means of the three columns are 2.5, 2 and 7, not {numbers(got[0])}"
+assert close(got[1], [3.0, 5.0]), f"along dim=1 the means of the two rows are 3 and 5, not {numbers(got[1])}"
+assert close(got[2], [2.5, 2.0, 7.0]), f"along dim=-2, the last but one, the means are 2.5, 2 and 7, not {numbers(got[2])}. Which dimension is that in a table of rows and columns?"
+assert close(got[3], [[2.5, 2.0, 7.0]]), f"of shape [2, 1, 3], the means along dim=0 are [[2.5, 2, 7]], not {numbers(got[3])}"
+assert close(got[4], [[3.0], [5.0]]), f"of shape [2, 1, 3], the means along dim=-1 are [[3], [5]], not {numbers(got[4])}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 11)
 values, mask = torch.randn(3, 4, 5, generator=draw), torch.rand(3, 4, 5, generator=draw) < 0.5
+values[values.abs() < 0.3] = 0.0  # a real token may be worth exactly 0
 mask |= torch.rand(3, 4, 5, generator=draw).argsort(-1) == 0  # a real one in every line along the last dimension
 for dim in (0, 1, 2, -1, -2, -3):
     expected = []
@@ -643,10 +663,11 @@ for dim in (0, 1, 2, -1, -2, -3):
 nan, inf = float("nan"), float("inf")
 values = torch.tensor([[1.0, 2.0, nan], [3.0, inf, -inf], [4.0, 9.0, 9.0]])
 mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
-got = masked_mean(values.clone(), mask.clone(), dim=1)
-assert close(got, [1.5, 3.0, 4.0]), (
-    f"the real values are 1 and 2, then 3, then 4: the means along dim=1 are 1.5, 3 and 4, not {numbers(got)}. What is NaN times 0?"
+got = [masked_mean(values.clone(), mask.clone(), dim=1), masked_mean(values.clone(), mask.clone())]
+assert close(got[0], [1.5, 3.0, 4.0]), (
+    f"the real values are 1 and 2, then 3, then 4: the means along dim=1 are 1.5, 3 and 4, not {numbers(got[0])}. What is NaN times 0?"
 )
+assert close(got[1], 2.5), f"the real values are 1, 2, 3 and 4: the mean is 2.5, not {numbers(got[1])}. What is NaN times 0?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 12)
 for _ in range(4):
@@ -661,14 +682,17 @@ for _ in range(4):
 
 # %% check gradient_of_the_mean points=1
 # Real tokens share the gradient equally, and padding gets exactly none.
-values = torch.tensor([[1.0, 2.0, float("nan")], [3.0, 5.0, float("inf")]], requires_grad=True)
-mask = torch.tensor([[True, True, False], [True, True, False]])
-got = masked_mean(values.clone(), mask.clone())
-assert isinstance(got, torch.Tensor) and got.requires_grad, "the mean carries no gradient to the values: was something detached?"
-got.sum().backward()
-got = values.grad
-assert close(got, [[0.25, 0.25, 0.0], [0.25, 0.25, 0.0]]), (
-    f"the gradient is {numbers(got)}; each of the four real tokens should get 1/4 and the padding exactly 0"
+values = torch.tensor([[1.0, 2.0, float("nan")], [3.0, float("inf"), -float("inf")]], requires_grad=True)
+mask = torch.tensor([[True, True, False], [True, False, False]])
+means = got = [masked_mean(values.clone(), mask.clone(), dim=dim) for dim in (None, 1)]
+for mean, where in zip(means, ("mean", "mean along dim=1")):
+    assert isinstance(mean, torch.Tensor) and mean.requires_grad, f"the {where} carries no gradient to the values: was something detached?"
+got = [torch.autograd.grad(mean.sum(), values)[0] for mean in means]
+assert close(got[0], [[1 / 3, 1 / 3, 0.0], [1 / 3, 0.0, 0.0]]), (
+    f"the gradient is {numbers(got[0])}; each of the three real tokens should get 1/3 and the padding exactly 0"
+)
+assert close(got[1], [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]), (
+    f"along dim=1 the gradient of the means is {numbers(got[1])}; expected 1/2 and 1/2 in the first row, 1 in the second, 0 in the padding"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 13)
@@ -686,9 +710,18 @@ for dim in (None, 0, 1, -1):
 
 # %% check nothing_to_average points=1
 # Where nothing is real the mean is 0, not 0/0.
-values, mask = torch.tensor([[5.0, 7.0], [1.0, 3.0]]), torch.tensor([[False, False], [True, True]])
-got = masked_mean(values.clone(), mask.clone(), dim=1)
-assert close(got, [0.0, 2.0]), f"the first row has no real token, the second has mean 2: expected 0 and 2, not {numbers(got)}"
+values, mask = torch.tensor([[5.0, 7.0], [1.0, 3.0]], requires_grad=True), torch.tensor([[False, False], [True, True]])
+nothing = torch.zeros(2, 2, dtype=torch.bool)
+means = got = [masked_mean(values.clone(), m.clone(), dim=dim) for m, dim in ((mask, 1), (nothing, None), (nothing, 1))]
+assert close(got[0], [0.0, 2.0]), f"the first row has no real token, the second has mean 2: expected 0 and 2, not {numbers(got[0])}"
+assert close(got[1], 0.0), f"nothing is real: the mean is 0, not {numbers(got[1])}"
+assert close(got[2], [0.0, 0.0]), f"nothing is real in two rows: the means along dim=1 are 0 and 0, not {numbers(got[2])}"
+got = [isinstance(mean, torch.Tensor) and mean.requires_grad for mean in means]
+assert all(got), "where nothing is real, the mean carries no gradient: a loss made of it could not go backward. Is it a tensor made of the values?"
+got = torch.stack([torch.autograd.grad(mean.sum(), values)[0] for mean in means])
+assert close(got, [[[0.0, 0.0], [0.5, 0.5]], [[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]), (
+    f"the three gradients are {', '.join(map(numbers, got))}; expected 1/2 for the two real tokens, and 0 wherever nothing is real"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 14)
 for kind in (torch.bool, torch.int64, torch.float32):
@@ -698,7 +731,9 @@ for kind in (torch.bool, torch.int64, torch.float32):
     assert close(out, torch.stack([(values[0, 0] + values[0, 2]) / 2, values.sum() * 0, values[2].mean(), values.sum() * 0]), 1e-5)
     out.sum().backward()
     assert close(values.grad[[1, 3]], torch.zeros(2, 3), 0.0) and close(values.grad[2], torch.full((3,), 1 / 3))
-    assert close(masked_mean(values.detach().clone(), torch.zeros(4, 3).to(kind)), 0.0, 0.0)
+    for dim, shape in ((None, ()), (0, (3,)), (1, (4,))):
+        out = masked_mean(values.clone(), torch.zeros(4, 3).to(kind), dim=dim)
+        assert close(out, torch.zeros(shape), 0.0) and close(torch.autograd.grad(out.sum(), values)[0], torch.zeros(4, 3), 0.0)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -814,7 +849,7 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # - A token counts as clipped when clipping took its gradient away: $A > 0$ and $\rho > 1 + \epsilon$, or $A < 0$ and
 #   $\rho < 1 - \epsilon$.
 # - The log-prob of a token may be far below -100 (its probability is then 0 in float32, its ratio is not).
-# - Nothing is bounded but by the clip of the formula, however large a ratio or a $k_3$ becomes.
+# - Nothing is bounded but by the clip of the formula, however large a ratio, a $k_3$ or an advantage becomes.
 # - The inputs are not changed.
 #
 # A worked example: one response of two tokens, $A = 1$, ratios 1.5 and 1, $d$ = 1 and 0, $\epsilon = 0.2$,
@@ -923,15 +958,20 @@ batch = small_batch() | {"mask": torch.ones(4, 4)}
 for name in ("log_probs_new", "log_probs_old", "ref_log_probs"):
     batch[name][2] -= 110  # a very unlikely response, with the same ratios
 given = {name: x.clone() for name, x in batch.items()}
-got = grpo_objective(**given, beta=0.0)
+got = grpo_objective(**given, clip_range=0.28, beta=0.0)
 got, _ = loss_and_metrics(got)
-assert close(got, 1.03125, 1e-4), (
-    f"with beta = 0 the loss is {numbers(got)}; expected 1.03125. Look at the four regions: A above and below 0, "
+assert close(got, 1.00969, 1e-4), (
+    f"with beta = 0 and a clip_range of 0.28 the loss is {numbers(got)}; expected 1.00969. Look at the four regions: A above and below 0, "
     "ratio above and below the clip; then at the sign. (One ratio is 6, and the probabilities of one response are 0 in float32.)"
 )
 got = given  # as it is afterwards
 assert all(torch.equal(got[name], batch[name]) for name in batch), (
     f"changed on the way: {', '.join(name for name in batch if not torch.equal(got[name], batch[name]))}. The next inner step needs what came in"
+)
+new, old = torch.tensor([[-1.0]]), torch.tensor([[-16.0]])
+got, _ = loss_and_metrics(grpo_objective(new, old, new.clone(), torch.tensor([-30.0]), torch.ones(1, 1), beta=0.0))
+assert close(got / 98070521, 1.0, 1e-4), (
+    f"A = -30 and a token that has become e^15 times as likely: the loss is {numbers(got)}; expected 9.8071e+07. Is something bounded?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)
@@ -948,16 +988,25 @@ for clip, t in ((0.15, 6), (0.2, 1), (0.25, 6)):
 new, old = torch.tensor([[-110.0, -0.5, -0.5]]), torch.tensor([[-110.5, -0.25, -2.5]])
 loss = grpo_objective(new, old, new.clone(), torch.tensor([-8.0]), torch.ones(1, 3, dtype=torch.int64), beta=0.0)[0]
 assert close(loss / 8, (math.exp(0.5) + 0.8 + math.exp(2)) / 3, 1e-5)  # a token of probability e^-110 has a ratio too
+for far, a in (16 * torch.rand(6, 2, generator=draw) + 2).tolist():  # nothing is bounded
+    loss = grpo_objective(torch.tensor([[far - 20]]), torch.full((1, 1), -20.0), torch.zeros(1, 1), torch.tensor([-a]), torch.ones(1, 1), beta=0.0)[0]
+    assert close(loss / (a * math.exp(far)), 1.0, 1e-4)
 ### END HIDDEN TESTS
 
 # %% check dead_group_feels_the_kl points=2
 # With all advantages 0 the loss is beta times the mean of k3 to the reference.
 batch = small_batch() | {"mask": torch.ones(4, 4), "advantages": torch.zeros(4)}
 batch["ref_log_probs"][1, 0] += 4  # one token has drifted far: its d is 3
-got, _ = loss_and_metrics(grpo_objective(**batch, beta=0.5))
-assert close(got, 0.5827, 1e-4), (
-    f"with beta = 0.5 and advantages of 0 the loss is {numbers(got)}; expected 0.5827. Which estimate, between which "
+got, _ = loss_and_metrics(grpo_objective(**batch, beta=0.3))
+assert close(got, 0.3496, 1e-4), (
+    f"with beta = 0.3 and advantages of 0 the loss is {numbers(got)}; expected 0.3496. Which estimate, between which "
     "two models, and what is it divided by? (One token is far from the reference, with a k3 of 16.09.)"
+)
+near, far = torch.tensor([[-1.0]]), torch.tensor([[-16.0]])
+got = [loss_and_metrics(grpo_objective(x.clone(), x.clone(), y.clone(), torch.zeros(1), torch.ones(1, 1)))[0] for x, y in ((far, near), (near, far))]
+assert close(got[0] / 130760.05, 1.0, 1e-4) and close(got[1], 0.56, 1e-4), (
+    f"a token 15 nats below or above the reference, and beta left to its default of 0.04: the losses are {numbers(got[0])} and {numbers(got[1])}; "
+    "expected 1.3076e+05 and 0.56. Is something bounded?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 21)
@@ -976,21 +1025,21 @@ for beta in (0.04, 0.3, 2.0):
 # The gradient in every clip region, with the pull of the KL, is right.
 batch = small_batch() | {"mask": torch.ones(4, 4)}
 new = batch["log_probs_new"].clone().requires_grad_()
-got, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
+got, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.3))
 assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
 got.backward()
 got = (new.grad, got.detach())
-assert close(got[0][0, 1], 0.5 * (1 - math.exp(-0.5)) / 16, 1e-4), (
-    f"A = 1 and ratio 1.5: clipped, so only the KL pulls, with +0.0123; the gradient there is {numbers(got[0][0, 1])}"
+assert close(got[0][0, 1], 0.3 * (1 - math.exp(-0.5)) / 16, 1e-4), (
+    f"A = 1 and ratio 1.5: clipped, so only the KL pulls, with +0.0074; the gradient there is {numbers(got[0][0, 1])}"
 )
-assert close(got[0][1, 1], 0.5 * (1 - math.exp(0.4)) / 16, 1e-4), (
-    f"A = -1 and ratio 0.6: clipped, so only the KL pulls, with -0.0154; the gradient there is {numbers(got[0][1, 1])}"
+assert close(got[0][1, 1], 0.3 * (1 - math.exp(0.4)) / 16, 1e-4), (
+    f"A = -1 and ratio 0.6: clipped, so only the KL pulls, with -0.0092; the gradient there is {numbers(got[0][1, 1])}"
 )
-assert close(got[0][0, 0], (-0.5 + 0.5 * (1 - math.e)) / 16, 1e-4), (
-    f"A = 1 and ratio 0.5: both parts act, together -0.0849; the gradient there is {numbers(got[0][0, 0])}. Which way does each pull?"
+assert close(got[0][0, 0], (-0.5 + 0.3 * (1 - math.e)) / 16, 1e-4), (
+    f"A = 1 and ratio 0.5: both parts act, together -0.0635; the gradient there is {numbers(got[0][0, 0])}. Which way does each pull?"
 )
-assert close(got[0][3, 0], (12 + 0.5 * (1 - math.exp(-0.2))) / 16, 1e-4), (
-    f"A = -2 and ratio 6: both parts act, together 0.7557; the gradient there is {numbers(got[0][3, 0])}"
+assert close(got[0][3, 0], (12 + 0.3 * (1 - math.exp(-0.2))) / 16, 1e-4), (
+    f"A = -2 and ratio 6: both parts act, together 0.7534; the gradient there is {numbers(got[0][3, 0])}"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 22)
@@ -1045,15 +1094,23 @@ batch = small_batch()
 dirt = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0])
 for shift, name in enumerate(("log_probs_new", "log_probs_old", "ref_log_probs")):
     batch[name] = torch.where(batch["mask"], batch[name], dirt.roll(shift))
+    batch[name][3, 1] = (300.0, 0.0, -300.0)[shift]  # finite, but not its exp
+given = {name: x.clone() for name, x in batch.items()}
 new = batch["log_probs_new"].clone().requires_grad_()
-got, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.5))
+got, metrics = loss_and_metrics(grpo_objective(**given | {"log_probs_new": new.clone()}, beta=0.3))
 assert bool(torch.isfinite(got)), f"the loss is {numbers(got)}: something in the padding reached it"
 assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
+told = [got.detach(), *(metrics.get(name) for name in ("policy_loss", "kl", "clip_fraction"))]
 got.backward()
 got = new.grad
 assert bool(torch.isfinite(got).all()), f"the gradient is {numbers(got)}: the padding reached it. What did backward meet on its way through exp?"
 assert bool((got[~batch["mask"]] == 0).all()), f"the gradient in the padding is {numbers(got[~batch['mask']])}, and should be 0"
-assert close(got[1, :2], [0.2270, -0.0307], 1e-4), f"the gradient of the second response's two tokens is {numbers(got[1, :2])}; expected 0.2270 and -0.0307"
+assert close(got[1, :2], [0.2112, -0.0184], 1e-4), f"the gradient of the second response's two tokens is {numbers(got[1, :2])}; expected 0.2112 and -0.0184"
+got = told
+for value, expected, name in zip(got, (2.977, 0.91, 0.1773, 0.3), ("loss", "policy_loss", "kl", "clip_fraction")):
+    assert close(value, expected, 1e-4), f"with NaN and infinity in the padding, {name} is {numbers(value)}; expected {expected}, as without them"
+got = given  # as it is afterwards
+assert all(torch.equal(got[name].nan_to_num(), batch[name].nan_to_num()) for name in batch), "the padding that came in was overwritten: who else still reads it?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 24)
 for how, kind in (("sequence", torch.bool), ("token", torch.int64), ("constant", torch.float32)):
@@ -1083,15 +1140,18 @@ for how, kind in (("sequence", torch.bool), ("token", torch.int64), ("constant",
 # A response without tokens adds 0 and still counts as a response.
 batch = small_batch()
 batch["mask"] = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
-expected = {"sequence": -0.2924, "token": -0.6630, "constant": -0.2486}
+expected = {"sequence": -0.3130, "token": -0.7045, "constant": -0.2642}
 got = {}
 for how in expected:
-    got[how], _ = loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, beta=0.5, aggregate=how))
+    got[how], _ = loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, beta=0.3, aggregate=how))
 for how, value in expected.items():
     assert close(got[how], value, 1e-4), (
         f'two of four responses are empty, "{how}": the loss is {numbers(got[how])}; expected {value}. '
         "What is 0 divided by 0, and how many responses are there?"
     )
+batch["mask"] = torch.zeros(4, 4)
+got = {how: loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, aggregate=how))[0] for how in expected}
+assert all(close(loss, 0.0, 0.0) for loss in got.values()), f"all four responses are empty: the losses are {numbers(list(got.values()))}; expected 0 under each name"
 ### BEGIN HIDDEN TESTS
 def by_loops(batch, how):
     """The loss, token by token, at the default clip range and beta."""
@@ -1130,13 +1190,14 @@ for how in ("sequence", "token", "constant"):
 # policy_loss and kl are means over the real tokens, and carry no gradient.
 batch = small_batch()
 batch["log_probs_new"].requires_grad_()
-_, metrics = loss_and_metrics(grpo_objective(**batch, beta=0.5))
+told = [loss_and_metrics(grpo_objective(**batch, beta=0.3, aggregate=how))[1] for how in ("sequence", "token", "constant")]
 for name in ("policy_loss", "kl"):
-    assert name in metrics, f'metrics has no "{name}"; it has {sorted(metrics, key=str)}'
-got = [metrics["policy_loss"], metrics["kl"]]
-assert close(got[0], 0.9100, 1e-4), f'metrics["policy_loss"] is {numbers(got[0])}; expected 0.9100, the mean over the ten real tokens'
-assert close(got[1], 0.1773, 1e-4), f'metrics["kl"] is {numbers(got[1])}; expected 0.1773, the mean of k3 over the ten real tokens'
-got = [getattr(x, "requires_grad", False) for x in got]
+    assert name in told[0], f'metrics has no "{name}"; it has {sorted(told[0], key=str)}'
+got = [[metrics[name] for name in ("policy_loss", "kl")] for metrics in told]
+for how, (policy_loss, kl) in zip(("sequence", "token", "constant"), got):
+    assert close(policy_loss, 0.9100, 1e-4), f'under "{how}" metrics["policy_loss"] is {numbers(policy_loss)}; expected 0.9100, the mean over the ten real tokens'
+    assert close(kl, 0.1773, 1e-4), f'under "{how}" metrics["kl"] is {numbers(kl)}; expected 0.1773, the mean of k3 over the ten real tokens'
+got = [getattr(x, "requires_grad", False) for row in got for x in row]
 assert not any(got), "policy_loss or kl carries a gradient: kept in a list, such a number keeps the whole graph of its step"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 26)
@@ -1319,12 +1380,12 @@ def adapt_beta(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 # %% check follows_the_drift points=2
 # Beta moves by the right factor, and a wild KL moves it by no more than the rate.
-got = [adapt_beta(0.2, kl, 0.02, rate=0.8) for kl in (0.03, 0.014, 0.02, 2.0, 0.0)]
+got = [adapt_beta(0.2, kl, 0.02, rate=0.8) for kl in (0.03, 0.014, 0.02, 2.0, 0.0)] + [adapt_beta(0.2, 0.03, 0.02)]
 words = ("half a target too high", "0.3 of a target too low", "on target", "a hundred times too high", "0")
-for value, expected, kl in zip(got, (0.29836, 0.15733, 0.2, 0.44511, 0.08987), words):
+words = [f"rate 0.8, and a KL that is {word}" for word in words] + ["the usual rate, and a KL that is half a target too high"]
+for value, expected, case in zip(got, (0.29836, 0.15733, 0.2, 0.44511, 0.08987, 0.21025), words):
     assert close(value, expected, 1e-4), (
-        f"beta 0.2, rate 0.8, and a KL that is {kl}: the next beta is {numbers(value)}; expected {expected}. "
-        "Too much drift pulls tighter; which of the two clips comes first?"
+        f"beta 0.2, {case}: the next beta is {numbers(value)}; expected {expected}. Too much drift pulls tighter; which of the two clips comes first?"
     )
 ### BEGIN HIDDEN TESTS
 import random

@@ -372,10 +372,10 @@ gallery(base, VERDICT[[7, 77, 177]].to(run["device"]))
 # Returns what stands inside the answer tag as a `str`, or `None`. `"<think>7+5</think><answer> 12 </answer>"` gives `"12"`.
 #
 # - There is an answer only where the text holds exactly one `<answer>` and exactly one `</answer>`, in this order. No
-#   tag, a tag that is never closed, one inside the other, two answers: all `None`.
-# - Spaces and line breaks at both ends are stripped. The answer may run over several lines.
-# - Full-width digits (`０` to `９`, common in Chinese text) become ASCII digits. Everything else stays as it is, be it a number or
-#   not: judging is the next exercise.
+#   tag, a tag that is never closed, one inside the other, two answers: all `None`. `<ANSWER>` is no such tag.
+# - Spaces and line breaks at both ends are stripped. The answer may run over several lines, and it may be empty: then it is `""`.
+# - Full-width digits (`０` to `９`, common in Chinese text) become ASCII digits. Everything else stays as it is, other digits, signs and
+#   letters too, be it a number or not: judging is the next exercise.
 #
 # <details><summary>A hint</summary>
 #
@@ -404,15 +404,17 @@ texts = [
     "I am sure that it is 12.",
     "<think>the answer could be 4</think>\n<answer>\n12\nor so\n</answer>",
     "<answer>no idea</answer>",
+    "<answer>Twelve, and 5 < 7</answer>",
+    "<answer> </answer>",
 ]
-expected = ["12", "3.50", None, "12\nor so", "no idea"]
+expected = ["12", "3.50", None, "12\nor so", "no idea", "Twelve, and 5 < 7", ""]
 got = [extract_answer(text) for text in texts]
 for text, mine, right in zip(texts, got, expected):
     assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which part of the text is the answer, if any?"
 ### BEGIN HIDDEN TESTS
 draw = random.Random(SEED)
 for _ in range(40):
-    inside = "".join(draw.choice("0123456789 .,+-=abc\n") for _ in range(draw.randrange(9)))
+    inside = "".join(draw.choice("0123456789 .,+-=abCD<\n") for _ in range(draw.randrange(9)))
     before, after = ("".join(draw.choice("0123456789 \n<>/=") for _ in range(draw.randrange(9))) for _ in range(2))
     assert extract_answer(f"{before}<answer>{inside}</answer>{after}") == inside.strip()
     assert extract_answer(f"{before}{inside}{after}") is None
@@ -424,6 +426,7 @@ cases = {
     "<answer>12</answer>": "12",
     "<answer>12": None,
     "12</answer>": None,
+    "<ANSWER>12</ANSWER>": None,
     "</answer>12<answer>": None,
     "<answer>11</answer><answer>12</answer>": None,
     "<answer>12</answer><answer>12</answer>": None,
@@ -451,8 +454,8 @@ assert seen > 90
 
 # %% check full_width_digits points=1
 # Full-width digits become ASCII digits; other characters stay.
-texts = ["<answer>１２</answer>", "<answer>　０4.５0 </answer>", "<answer>十二</answer>", "<answer>１２元</answer>", "<answer>５½</answer>"]
-expected = ["12", "04.50", "十二", "12元", "5½"]
+texts = [f"<answer>{inside}</answer>" for inside in ("１２", "　０4５0 ", "十二", "１２元", "５½", "１２．５Ａ", "١٢")]
+expected = ["12", "0450", "十二", "12元", "5½", "12．5Ａ", "١٢"]
 got = [extract_answer(text) for text in texts]
 for text, mine, right in zip(texts, got, expected):
     assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which characters are full-width digits?"
@@ -460,7 +463,7 @@ for text, mine, right in zip(texts, got, expected):
 draw = random.Random(SEED + 2)
 full = "０１２３４５６７８９"
 for _ in range(40):
-    wide = [draw.choice(full + "0123456789.元-½㍍") for _ in range(6)]
+    wide = [draw.choice(full + "0123456789.元-½㍍．Ａ－٣५") for _ in range(6)]
     narrow = "".join(str(full.index(c)) if c in full else c for c in wide)
     assert extract_answer(f"x<answer> {''.join(wide)}\n</answer>") == narrow
 ### END HIDDEN TESTS
@@ -477,12 +480,13 @@ for _ in range(40):
 #
 # Returns `{"accuracy": 0.0 or 1.0, "format": 0.0 or 1.0}`. `"<answer>012</answer>"` for `"12"` gives accuracy 1 and format 0.
 #
-# - **accuracy**: there is exactly one well-formed answer, and its number has the same *value* as the given one. 12, 12.0, 012 and +12
-#   are equal. A number is an optional sign, digits, perhaps a decimal point and more digits. Words, units, formulas, fractions and nothing
-#   at all are no numbers here: `十二`, `12 yuan`, `6+6` and `24/2` earn 0. (What else
-#   Python's `float` reads as a number, such as `1.2e1`, is not asked about.) Whether it was thought about, and what else is written, makes no difference.
+# - **accuracy**: there is exactly one well-formed answer, and its number has the same *value* as the given one, not one that is near. 12, 12.0,
+#   012 and +12 are equal. A number is an optional sign, digits from 0 to 9, perhaps a decimal point and more digits. Words, units, commas,
+#   formulas, fractions, digits of other scripts and nothing at all are no numbers here: `十二`, `12 yuan`, `1,2`, `6+6`, `24/2` and `١٢`
+#   earn 0. (What else Python's `float` reads as a number, such as `1.2e1`, is not asked about.) Whether it was thought about, and what else is written, makes no difference.
 # - **format**: exactly one `<think>…</think>` and exactly one `<answer>…</answer>`, in this order, neither inside the other, and nothing outside.
-#   White space around and between the two parts is no offence. Whether the answer is right makes no difference.
+#   White space around and between the two parts is no offence. What stands inside the parts, be it nothing or a `<`, and whether the answer
+#   is right, makes no difference.
 #
 # <details><summary>A hint</summary>
 #
@@ -517,18 +521,25 @@ def part(reward, name):
 
 cases = [
     ("12", 1), ("12.0", 1), ("012", 1), ("+12", 1), (" 12 ", 1), ("１２", 1), ("13", 0), ("-12", 0), ("1.2", 0), ("120", 0), ("112", 0),
-    ("12.5", 0), ("十二", 0), ("12 yuan", 0), ("twelve", 0), ("6+6", 0), ("24/2", 0), ("3 12", 0), ("", 0),
+    ("12.5", 0), ("12.25", 0), ("12.09", 0), ("12.009", 0), ("12.0000005", 0), ("十二", 0), ("12 yuan", 0), ("$12", 0), ("12%", 0), ("12...", 0),
+    ("1,2", 0), ("١٢", 0), ("twelve", 0), ("6+6", 0), ("24/2", 0), ("3 12", 0), ("", 0),
 ]
 texts = [f"<think>7+5</think><answer>{inside}</answer>{'' if k % 2 else ' 99'}" for k, (inside, _) in enumerate(cases)]  # every second one writes on
-got = [part(math_reward(text, "12"), "accuracy") for text in texts]
-for text, (inside, right), mine in zip(texts, cases, got):
+paid = [part(math_reward(text, "12"), "accuracy") for text in texts]
+got = [[k, mine] for k, (mine, (_, right)) in enumerate(zip(paid, cases)) if mine != right]  # where it differs, and what it is
+for text, (inside, right), mine in zip(texts, cases, paid):
     assert mine == right, f"the right number is 12; for {text!r} accuracy is {mine}, expected {float(right)}. Is {inside!r} a number, and of which value?"
+for inside, right in (("-2.50", 1), ("2.5", 0), ("-2", 0)):
+    got = part(math_reward(f"<answer>{inside}</answer>", "-2.5"), "accuracy")
+    assert got == right, f"the right number is -2.5; for an answer of {inside} accuracy is {got}, expected {float(right)}. Are sign and decimals compared?"
 ### BEGIN HIDDEN TESTS
 draw = random.Random(SEED + 3)
 for _ in range(30):
     value = draw.randrange(-999, 999)
     spellings = [f"{value}.00", f"{'-' if value < 0 else '+'}0{abs(value)}", f" {value}"]
     others = [str(value + draw.choice([-1, 1, 10])), f"{value}.5", f"{value}1", f"{value}!", "x", f"{value},{value}", f"{value}-0"]
+    others += [f"{value}.0{draw.randrange(1, 10)}", f"{value}.00000{draw.randrange(2, 10)}", f"{value}%", f"£{value}", f"{value}.."]
+    others += [str(value).translate({ord(str(i)): chr(0x0660 + i) for i in range(10)})]  # Arabic digits
     for right, texts in ((1.0, spellings), (0.0, others)):
         for inside in texts:
             reward = math_reward(f"<think>{value}</think><answer>{inside}</answer>", str(value))
@@ -553,9 +564,10 @@ cases = {
     "<answer>11</answer><answer>12</answer>": 0,
     "<answer>12</answer><answer>12</answer>": 0,
 }
-got = [math_reward(text, "12") for text in cases]
-got = [reward.get("accuracy") if isinstance(reward, dict) else f"{reward!r}, which is no dict" for reward in got]
-for (text, right), mine in zip(cases.items(), got):
+paid = [math_reward(text, "12") for text in cases]
+paid = [reward.get("accuracy") if isinstance(reward, dict) else f"{reward!r}, which is no dict" for reward in paid]
+got = [[k, mine] for k, (mine, right) in enumerate(zip(paid, cases.values())) if mine != right]  # where it differs, and what it is
+for (text, right), mine in zip(cases.items(), paid):
     assert mine == right, f"the right number is 12; for {text!r} accuracy is {mine}, expected {float(right)}. Which number did the model commit to?"
 ### BEGIN HIDDEN TESTS
 draw = random.Random(SEED + 4)
@@ -578,11 +590,17 @@ cases = {
     "<think>7+5</think><answer>12</answer>": 1,
     "<think>7+5\n=12</think><answer>12</answer>": 1,
     "<think>7+5</think>\n<answer>99</answer>\n": 1,
-    "<think></think><answer>who knows</answer>": 1,
+    " \n<think>7+5</think> <answer>12</answer>": 1,
+    "<think></think><answer>12</answer>": 1,
+    "<think>7+5</think><answer></answer>": 1,
+    "<think>7+5</think><answer>who knows</answer>": 1,
+    "<think>3<5</think><answer>7>5<9</answer>": 1,
     "<answer>12</answer>": 0,
     "<think>7+5</think>": 0,
     "<answer>12</answer><think>7+5</think>": 0,
     "Well. <think>7+5</think><answer>12</answer>": 0,
+    "Well,\n<think>7+5</think><answer>12</answer>\nit is": 0,
+    "<Think>7+5</Think><Answer>12</Answer>": 0,
     "<think>7+5</think> so <answer>12</answer>": 0,
     "<think>7+5</think><answer>12</answer>!": 0,
     "<think>7</think><think>5</think><answer>12</answer>": 0,
@@ -591,9 +609,10 @@ cases = {
     "<think><answer>12</think></answer>": 0,
     "<think>7+5</think><answer>12": 0,
 }
-got = [math_reward(text, "12") for text in cases]
-got = [reward.get("format") if isinstance(reward, dict) else f"{reward!r}, which is no dict" for reward in got]
-for (text, right), mine in zip(cases.items(), got):
+paid = [math_reward(text, "12") for text in cases]
+paid = [reward.get("format") if isinstance(reward, dict) else f"{reward!r}, which is no dict" for reward in paid]
+got = [[k, mine] for k, (mine, right) in enumerate(zip(paid, cases.values())) if mine != right]  # where it differs, and what it is
+for (text, right), mine in zip(cases.items(), paid):
     assert mine == right, f"for {text!r} format is {mine}, expected {float(right)}. Is every tag there once, in order, with nothing outside?"
 ### BEGIN HIDDEN TESTS
 draw = random.Random(SEED + 5)
@@ -604,8 +623,9 @@ for k in range(300):
         draw.shuffle(pieces)
     elif k % 3 == 2:
         pieces.insert(draw.randrange(5), draw.choice(pieces))
-    text = "".join(p + (str(draw.randrange(30)) if p in ("<think>", "<answer>") else draw.choice(["", "\n", " "])) for p in pieces)
-    text = draw.choice(["", "", " ", "x"]) + text
+    inside = ["", "7\n5", "3<5", "who", str(draw.randrange(30))]
+    text = "".join(p + draw.choice(inside if p in ("<think>", "<answer>") else ["", "\n", " "]) for p in pieces)
+    text = draw.choice(["", "", "", "", " ", "\n", "x", "x\n"]) + text
     right = pieces == ["<think>", "</think>", "<answer>", "</answer>"] and not text.startswith("x")
     seen += right
     reward = math_reward(text, "12")
@@ -655,7 +675,7 @@ print(sums.tolist(), "->", [round(a, 4) for a in ((sums - sums.mean()) / sums.st
 #
 # Returns `[N, T]`. Logits of 0 and $\ln 3$, and the second token: $\ln 0.75 = -0.2877$; at a temperature of 2: $-0.4561$.
 #
-# - Gradients flow to the logits.
+# - Gradients flow to the logits. The logits that come in are not changed.
 # - It stays finite for logits of any size: probabilities that underflow must not become $\log 0$.
 #
 # <details><summary>A hint</summary>
@@ -675,16 +695,16 @@ def token_log_probs(logits, tokens, temperature=1.0):
 
 # %% check log_of_the_chosen points=1
 # The log of the probability of the token that was chosen.
-logits = torch.tensor([[[0.0, math.log(3)], [2.0, 2.0], [1.0, -1.0], [1000.0, 0.0]], [[5.0, 4.0], [0.0, 0.5], [-2.0, 1.0], [-1000.0, -1001.0]]])
+logits = torch.tensor([[[0.0, math.log(3)], [2.0, 2.0], [1.0, -1.0], [10000.0, 0.0]], [[5.0, 4.0], [0.0, 0.5], [-2.0, 1.0], [-10000.0, -10001.0]]])
 tokens = torch.tensor([[1, 0, 0, 1], [1, 1, 0, 0]])
-expected = torch.tensor([[-0.2877, -0.6931, -0.1269, -1000.0], [-1.3133, -0.4741, -3.0486, -0.3133]])
+expected = torch.tensor([[-0.2877, -0.6931, -0.1269, -10000.0], [-1.3133, -0.4741, -3.0486, -0.3133]])
 got = token_log_probs(logits.clone(), tokens.clone())
 assert torch.is_tensor(got), f"expected a tensor of shape [2, 4], got {type(got).__name__}"
 assert got.shape == (2, 4), f"expected one number per token, shape [2, 4], got shape {list(got.shape)}"
 near = torch.isclose(got, expected, atol=2e-4)
 right, mine = ([[round(x, 4) for x in row] for row in t.tolist()] for t in (expected, got))
 assert near[:, :3].all(), f"expected {right}, got {mine}. Normalise over the vocabulary (the last dimension), then pick the token's entry"
-assert near.all(), f"for logits as large as 1000 and as small as -1000 expected {[row[3] for row in right]}, got {[row[3] for row in mine]}. What is the exponential of such a number in float32?"
+assert near.all(), f"for logits as large as 10000 and as small as -10000 expected {[row[3] for row in right]}, got {[row[3] for row in mine]}. What is the exponential of such a number in float32?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
 for n, t, v in ((3, 4, 5), (4, 4, 4), (1, 1, 2), (2, 7, 18)):
@@ -705,9 +725,12 @@ assert torch.allclose(mine, torch.tensor([[-2000.0, -math.log(1 + math.exp(-1))]
 logits = torch.tensor([[[0.0, math.log(3), 0.0], [2.0, 1.0, -1.0]]])
 tokens = torch.tensor([[1, 2]])
 expected = torch.tensor([[-0.7677, -2.1041]])
-got = token_log_probs(logits.clone(), tokens.clone(), temperature=2.0)
+given = logits.clone()
+got = token_log_probs(given, tokens.clone(), temperature=2.0)
 assert torch.is_tensor(got) and got.shape == (1, 2), "expected a tensor of shape [1, 2]"
 assert torch.allclose(got, expected, atol=2e-4), f"at a temperature of 2 expected [[-0.7677, -2.1041]], got {[[round(x, 4) for x in got[0].tolist()]]}. What does the temperature divide, and before which step?"
+got = given  # as it is afterwards
+assert torch.equal(got, logits), f"the logits that came in were changed, to {[[round(x, 4) for x in row] for row in got[0].tolist()]}: which line writes into them?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
 for temperature in (0.5, 1.0, 1.7, 3.0):
@@ -830,6 +853,7 @@ print("ratio of the third token, drawn over model:", [round((q[2] / p[2]).item()
 # - The first EOS belongs to the answer: to stop was a choice too, and a choice can be taught.
 # - Nothing after the first EOS counts, whatever stands there: padding, more tokens, another EOS. Some tokenizers pad *with* the EOS.
 # - An answer that never ends was cut off: all of its tokens count.
+# - Any token may be the EOS, 0 too. The tokens that come in are not changed.
 #
 # <details><summary>A hint</summary>
 #
@@ -849,9 +873,12 @@ def response_mask(tokens, eos_id):
 # The first EOS counts, and nothing after it.
 tokens = torch.tensor([[4, 9, 0, 0, 0], [9, 0, 0, 0, 0], [4, 5, 6, 9, 7], [0, 4, 0, 9, 3]])
 expected = torch.tensor([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 0]])
-got = response_mask(tokens.clone(), 9)
+given = tokens.clone()
+got = response_mask(given, 9)
 assert torch.is_tensor(got) and got.shape == (4, 5), "expected a tensor of shape [4, 5], like the tokens"
 assert torch.equal(got.double(), expected.double()), f"with an EOS of 9, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Does the end itself count? Does what follows?"
+got = given  # as they are afterwards
+assert torch.equal(got, tokens), f"the tokens that came in were changed, to {got.tolist()}: which line writes into them?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
 for eos in (0, 3, 50):
@@ -889,11 +916,11 @@ assert 10 < endless < 190
 
 # %% check padding_is_eos points=1
 # Where the padding is the EOS itself, only the first one counts.
-tokens = torch.tensor([[4, 5, 9, 9, 9], [9, 9, 9, 9, 9], [4, 9, 5, 9, 5], [4, 5, 6, 7, 8]])
+tokens = torch.tensor([[4, 5, 0, 0, 0], [0, 0, 0, 0, 0], [4, 0, 5, 0, 5], [4, 5, 6, 9, 8]])
 expected = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
-got = response_mask(tokens.clone(), 9)
+got = response_mask(tokens.clone(), 0)
 assert torch.is_tensor(got) and got.shape == (4, 5), "expected a tensor of shape [4, 5], like the tokens"
-assert torch.equal(got.double(), expected.double()), f"with an EOS of 9, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Which EOS ended the answer?"
+assert torch.equal(got.double(), expected.double()), f"with an EOS of 0, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Which EOS ended the answer?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 2)
 for _ in range(10):
@@ -1022,6 +1049,8 @@ arrives("adapt_beta", "beta .04, kl .2, target .1", lambda: [adapt_beta(0.04, 0.
 # 3. In each inner epoch: the policy's log-probabilities anew, the objective (the default aggregation), then: gradients to zero, backward,
 #    the norm of the gradient clipped at 1 (`nn.utils.clip_grad_norm_`), one step of the optimizer.
 #
+# Whatever stands in `.grad` when the batch comes has no say in it, and the batch is as it was afterwards.
+#
 # **A question first.** In the first inner epoch the ratio is exactly 1 everywhere. So is anything learnt in it?
 # (Notebook 2 knows.) And what do the old log-probabilities do in the second?
 #
@@ -1099,17 +1128,23 @@ def tiny_batch(seed, prompt_length=5, room=4):
     }
 
 # %% scenario tiny_training
-def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2):
-    """A few calls of grpo_step on a tiny policy: what each changed in its parameters, and the metrics it gave."""
+def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2, left_over=None):
+    """A few calls of grpo_step on a tiny policy: what each changed in its parameters, and the metrics it gave.
+
+    left_over: a number that stands everywhere in the gradients before the first call.
+    """
     policy, reference = tiny_policy(seed), tiny_policy(seed + 1).requires_grad_(False)
     optimizer, before = torch.optim.SGD(policy.parameters(), lr), flat(reference)
-    told = {"changes": [], "metrics": []}
+    for p in policy.parameters():
+        p.grad = None if left_over is None else torch.full_like(p, left_over)
+    told, came = {"changes": [], "metrics": []}, copy.deepcopy(batches)
     for batch in batches:
         start = flat(policy)
         metrics = grpo_step(policy, reference, optimizer, batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
         told["changes"].append(flat(policy) - start)
         told["metrics"].append({k: float(v) for k, v in metrics.items()} if isinstance(metrics, dict) else {})
     told["reference_moved"] = float((flat(reference) - before).abs().max())
+    told["overwritten"] = [k for a, b in zip(batches, came) for k in b if not torch.equal(torch.as_tensor(a[k]), torch.as_tensor(b[k]))]
     return told
 
 # %% check one_update points=2
@@ -1119,6 +1154,7 @@ change, kl = told["changes"][0], told["metrics"][0].get("kl", math.nan)
 got = {"change": change, "kl": kl}
 assert change.norm() > 0, "the policy did not move at all. Does a gradient reach its parameters, and does the optimizer take its step?"
 assert told["reference_moved"] == 0, "the reference moved; only the policy learns"
+assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
 assert abs(change.norm() - 0.082) < 2e-4, f"the policy moved by {change.norm():.4f} in all, expected 0.082. Look at the size of the loss: mask, mean, beta, the clipped norm"
 assert torch.allclose(change[-144:-141], torch.tensor([-0.00132, 0.00012, 0.00442]), atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in change[-144:-141].tolist()]}, expected [-0.00132, 0.00012, 0.00442]. Which way does the loss point, and is every advantage with its own answer?"
 assert abs(kl - 0.5414) < 2e-4, f"metrics['kl'] is {kl:.4f}, expected 0.5414. Return what grpo_objective gave, with the reference's log-probabilities in their place"
@@ -1153,10 +1189,10 @@ for k, p, room in ((10, 3, 5), (11, 8, 3)):
 
 # %% check next_batch points=1
 # The next batch starts from clean gradients.
-told = tiny_training([tiny_batch(1), tiny_batch(2)])
+told = tiny_training([tiny_batch(1), tiny_batch(2)], left_over=1.0)  # as if somebody had called backward before
 got = {"change": told["changes"][1], "kl": told["metrics"][1].get("kl", math.nan)}
 size = got["change"].norm()
-assert abs(size - 0.0691) < 2e-4, f"with a second batch the policy moved by {size:.4f}, expected 0.0691. What is left in the gradients from the first batch?"
+assert abs(size - 0.0691) < 2e-4, f"with a second batch the policy moved by {size:.4f}, expected 0.0691. What is left in the gradients from before?"
 assert abs(got["kl"] - 0.3149) < 2e-4, f"metrics['kl'] of the second batch is {got['kl']:.4f}, expected 0.3149"
 ### BEGIN HIDDEN TESTS
 def by_hand(batch, beta, seed):
@@ -1180,7 +1216,7 @@ def by_hand(batch, beta, seed):
 
 seed = drawn(SEED + 20)
 batches = [tiny_batch(SEED + k) for k in (20, 21, 20)]
-told = tiny_training(batches, seed=seed, lr=3e-4, beta=0.1)  # so slow that the policy stays where it is
+told = tiny_training(batches, seed=seed, lr=3e-4, beta=0.1, left_over=0.5)  # so slow that the policy stays where it is
 assert len(told["changes"]) == len(told["metrics"]) == 3
 for batch, change, metrics in zip(batches, told["changes"], told["metrics"]):
     right, kl_by_hand = by_hand(batch, 0.1, seed)
@@ -1192,7 +1228,7 @@ for batch, change, metrics in zip(batches, told["changes"], told["metrics"]):
 # Over several inner epochs the old log-probabilities stay the old ones.
 told = tiny_training([tiny_batch(1)], inner_epochs=4, lr=1.0, clip_range=0.1, beta=0.05)
 once = tiny_training([tiny_batch(1)], beta=0.05)["metrics"][0].get("kl", math.nan)
-got = {"change": told["changes"][0], "kl": once}
+got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
 size = got["change"].norm()
 assert abs(size - 0.7021) < 2e-3, f"in four inner epochs with a clip_range of 0.1 the policy moved by {size:.4f}, expected 0.7021. Is there an update in each, what does the ratio compare with after the first, and where is it clipped?"
 assert abs(once - 0.5414) < 2e-4, f"metrics['kl'] of a single inner epoch is {once:.4f}, expected 0.5414"

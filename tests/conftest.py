@@ -1,17 +1,12 @@
 import os
 
-os.environ.setdefault("MPLBACKEND", "agg")
+os.environ["MPLBACKEND"] = "agg"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads on a busy machine can be far slower than one
 
-from pathlib import Path
-
-import matplotlib
 import pytest
 
-from grader.course.source import Notebook, read_course
+from grader.course.source import ROOT, Notebook, read_course
 
-matplotlib.use("agg")
-ROOT = Path(__file__).parent.parent
 COURSE = read_course(ROOT / "solutions")
 
 

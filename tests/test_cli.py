@@ -71,6 +71,14 @@ def test_a_missing_input_is_refused_with_one_sentence(arguments, tmp_path, capsy
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [["grade"], ["report"], ["collect", "{empty}"]], ids=lambda command: command[0])
+def test_a_command_of_a_class_refuses_what_is_no_class_with_one_sentence(command, tmp_path, capsys):
+    name, *paths = command
+    status, out, err = run(capsys, name, tmp_path, *(p.format(empty=tmp_path) for p in paths))
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1 and "makes one" in err
+
+
 def test_a_seed_changes_the_hidden_draws_and_no_right_answer_minds(hand_ins, capsys):
     for seed in (1, 987654321):
         _, out, _ = run(capsys, "check", hand_ins / "ada_solved", "--json", "--seed", seed)

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from grader.course.source import Cell, Notebook
+from grader.course.source import Notebook
 
 DETAILS = re.compile(r'<details(?: data-checks="([\w ]+)")?><summary>.*?</summary>(.*?)</details>', re.DOTALL)
-ARGUMENT = re.compile(r"^\| (.+?) \| (.*?`(?:\[[^\]]*\])`.*?) \|", re.MULTILINE)
+ARGUMENT = re.compile(r"^\| (.+?) \| .*?`(\[[^\]]*\])`.*? \|", re.MULTILINE)
 
 
 def hints(notebook: Notebook) -> dict[str, tuple[list[tuple[str, str]], str]]:
     """Exercise -> the ideas of its text, each after the checks it is for ("": all of them), and the place where to read."""
-    return {cell.name: (_ideas(prose), _where(prose)) for cell, prose in _with_prose(notebook)}
+    return {exercise.name: (_ideas(exercise.prose), _where(exercise.prose)) for exercise in notebook.exercises}
 
 
 def shapes(notebook: Notebook) -> dict[str, dict[str, str]]:
     """Exercise -> argument -> its shape as the text gives it, such as "[N, T]"."""
-    found = {}
-    for cell, prose in _with_prose(notebook):
-        rows = [(names, re.search(r"\[[^\]]*\]", shape)[0]) for names, shape in ARGUMENT.findall(prose)]
-        found[cell.name] = {name: shape for names, shape in rows for name in re.findall(r"`(\w+)`", names)}
-    return found
+    return {exercise.name: _shapes(exercise.prose) for exercise in notebook.exercises}
 
 
-def _with_prose(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
-    """Each exercise with all the prose since the one before."""
-    prose: list[str] = []
-    for cell in notebook.cells:
-        if cell.kind in ("solution", "bring"):
-            yield cell, "\n".join(prose)
-            prose = []
-        elif cell.kind == "text":
-            prose.append(cell.source)
+def _shapes(prose: str) -> dict[str, str]:
+    return {name: shape for names, shape in ARGUMENT.findall(prose) for name in re.findall(r"`(\w+)`", names)}
 
 
 def _ideas(prose: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ What is malformed is refused with one sentence that names file and line.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -67,6 +68,19 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Exercise:
+    """A function that the learner writes (or brings), its checks, and all the prose since the exercise before."""
+
+    cell: Cell
+    checks: tuple[Cell, ...]
+    prose: str
+
+    @property
+    def name(self) -> str:
+        return self.cell.name
+
+
+@dataclass(frozen=True)
 class Notebook:
     """A notebook of the course. name: the file's stem, such as "02_grpo_loss"."""
 
@@ -75,6 +89,19 @@ class Notebook:
 
     def of_kind(self, *kinds: str) -> list[Cell]:
         return [cell for cell in self.cells if cell.kind in kinds]
+
+    @functools.cached_property
+    def exercises(self) -> tuple[Exercise, ...]:
+        """In their order; those without a check (brought functions) too."""
+        found, prose = [], []
+        for cell in self.cells:
+            if cell.kind == "text":
+                prose.append(cell.source)
+            elif cell.kind in ("solution", "bring"):
+                checks = tuple(check for check in self.of_kind("check") if check.exercise == cell.name)
+                found.append(Exercise(cell, checks, "\n".join(prose)))
+                prose = []
+        return tuple(found)
 
     @property
     def title(self) -> str:
@@ -123,7 +150,7 @@ def read_notebook(path: Path) -> Notebook:
 
 
 def _split(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
-    line, header, body = 0, "", []
+    line, header, body = 0, "", list[str]()
     for number, content in enumerate(text.splitlines(), 1):
         if re.match(r"#\s*%%", content):
             if header:

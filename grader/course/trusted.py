@@ -29,7 +29,7 @@ def execute(source: str, names: dict[str, Any], filename: str) -> None:
         exec(compile(source, filename, "exec"), names)
 
 
-def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tuple[BaseException | None, dict[str, Any]]:
+def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tuple[Exception | None, dict[str, Any]]:
     """What a check raises when it is run alone in a copy of `names` (None when it passes), and the copy."""
     own = dict(names)
     try:
@@ -41,17 +41,17 @@ def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tu
 
 @contextlib.contextmanager
 def alarm(seconds: float, ring: Callable[[], NoReturn]) -> Iterator[None]:
-    """Calls `ring`, which raises, in the midst of what runs on and on; only the main thread can be interrupted so."""
+    """Calls `ring`, which raises, in the midst of what uses more processor time; only the main thread can be interrupted so."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
-    before = signal.signal(signal.SIGALRM, lambda *_: ring())
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, lambda *_: ring())
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def line_of(error: BaseException) -> int:

@@ -33,7 +33,8 @@ class Feedback:
             self.shell._showtraceback = lambda kind, error, lines: show(self.shell, kind, error, self.short(error, lines))
 
     def before(self, info):
-        self.check = self.checks.get((info.raw_cell or "").strip().split("\n")[0].lstrip("# ").rstrip(". "))
+        lines = (info.raw_cell or "").split("\n")  # the title may stand below a form's title, a magic or a comment
+        self.check = next((self.checks[t] for t in (line.lstrip("# ").rstrip(". ") for line in lines) if t in self.checks), None)
         if self.check:
             self.shell.user_ns.pop("got", None)  # what a check compares; never that of an earlier one
         elif "def " in (info.raw_cell or ""):
@@ -145,7 +146,7 @@ class Feedback:
 
     def score(self):
         """The points of the visible checks so far, exercise by exercise, and what comes next."""
-        exercises = {}
+        exercises: dict = {}
         for name, exercise, points in self.checks.values():
             done, total = exercises.get(exercise, (0, 0))
             exercises[exercise] = (done + points * self.passed.get(name, False), total + points)

@@ -13,6 +13,7 @@ def meaning(kind, message, shapes=None, inside=False):
     types = "Two tensors of different number types meet where torch wants one type: convert one of them."
     index = "An index points outside: n entries have the indices 0 to n - 1." + ids
     mask = "The mask may come as truth values, integers or floats. Make truth values of it before you choose by it."
+    power = "In Python ^ is not a power. Two stars are: 2 ** 3."
     given = "An argument that carries a gradient is being written to. Make a new tensor instead."
     one = (
         "Something that takes a single number met a tensor of several. For math.exp, float or round torch has its own, "
@@ -50,6 +51,9 @@ def meaning(kind, message, shapes=None, inside=False):
         ("negative dimension", "A tensor of a negative size was asked for." + ids),
         ("non-negative", "Numbers from 0 upwards were expected." + ids),
         ("supports boolean masks", mask),
+        ("condition to be a boolean", mask),
+        ("bitwise_and", mask),
+        ("bitwise_or", mask),
         ("operator.invert", mask),
         ("used as indices must be", mask),
         (
@@ -76,7 +80,9 @@ def meaning(kind, message, shapes=None, inside=False):
             if inside
             else "The function returns one thing where the exercise asks for several: is a return missing, or half of it?",
         ),
-        ("for ^", "In Python ^ is not a power. Two stars are: 2 ** 3."),
+        ("bitwise_xor", power),
+        ("for ^", power),
+        ("Expected target size", "cross_entropy wants the classes on axis 1: which axis of yours is the vocabulary?"),
         ("NoneType", "Something is None where a value is needed: a return is missing, or a function that may give None gave it."),
         ("could not convert string to float", "float was given words. Is it sure, before the conversion, that they are a number?"),
         (

@@ -6,6 +6,7 @@ library is used, and nothing of this package.
 """
 
 import math
+import traceback
 
 NO_NUMBERS = [0, 0.0, 0.0, 0.0]  # the fingerprint of a mistake whose check breaks off with an error
 AT_MOST = 4  # names told at a time: more would be no help
@@ -65,18 +66,15 @@ def evidence(error, names):
         value = names["got"]
         ways = [fingerprint(value), fingerprint(value, words)]
     else:
-        last = error.__traceback__
-        while last.tb_next:
-            last = last.tb_next
-        code = last.tb_frame.f_code
-        value = [last.tb_frame.f_locals.get(a) for a in code.co_varnames[: code.co_argcount][:1]]
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        value = [frame.f_locals.get(a) for a in frame.f_code.co_varnames[: frame.f_code.co_argcount][:1]]
         ways = [fingerprint(value, words)]
     return ways, len({round(n, 6) for n in numbers(value) if math.isfinite(n) and n % 1 and n != -99.75})
 
 
 def by_mistake(table, checks):
     """Mistake -> check -> its fingerprint, of these checks. table: [check, [mistakes that are alike there, *fingerprint], …], …"""
-    prints = {}
+    prints: dict = {}
     for check, *entries in table:
         for names, *print_ in entries if check in checks else ():
             for name in names.split():

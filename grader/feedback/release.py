@@ -84,7 +84,7 @@ def feedback_text(notebook: Notebook, following: str = "") -> str:
     text = "\n\n".join((HERE / name).read_text(encoding="utf-8").rstrip() for name in EMBEDDED)
     text = re.sub(r"^from grader\..*\n", "", text, flags=re.MULTILINE)
     prints = fingerprints(notebook)
-    told = {name for entries in prints.values() for names, *_ in entries for name in names.split()}
+    told = {name for _, *entries in prints for names, *_ in entries for name in names.split()}
     tables: dict[str, Any] = {
         "checks": {c.title: [c.name, c.exercise, c.points] for c in notebook.of_kind("check")},
         "hints": hints(notebook),
@@ -97,7 +97,7 @@ def feedback_text(notebook: Notebook, following: str = "") -> str:
         f"  notebook={notebook.name!r}, following={following!r}, written={written}, text=text,",
         *(f"  {name}={json.dumps(table, ensure_ascii=False)}," for name, table in tables.items()),
         "  fingerprints=[",
-        *(f"  {json.dumps([check, *entries], ensure_ascii=False, separators=(',', ':'))}," for check, entries in prints.items()),
+        *(f"  {json.dumps(row, ensure_ascii=False, separators=(',', ':'))}," for row in prints),
         "  ],",
         ")",
     ]
@@ -121,7 +121,7 @@ def _apart(text: str) -> tuple[object, list[str], list[str]]:
     cell = next(c for c in nb["cells"] if c["id"] == "feedback")
     cell["metadata"]["nbgrader"].pop("checksum", None)
     source = "".join(cell["source"])
-    packed = re.search(r'^packed = "(.*)"$', source, re.MULTILINE)[1]
+    packed = source.partition('\npacked = "')[2].partition('"')[0]
     cell["source"] = source.replace(packed, "")
     lines = zlib.decompress(base64.b85decode(packed)).decode().split("\n")
     prints = [line for line in lines if line.startswith('  ["')]

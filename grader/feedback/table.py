@@ -13,18 +13,20 @@ from grader.feedback.naming import NO_NUMBERS, equal, evidence, fingerprint
 from grader.mistakes import versions
 
 Entry = list[Any]  # [mistakes, *fingerprint]
+Table = list[list[Any]]
 
 
-def fingerprints(notebook: Notebook, exercise: str = "") -> dict[str, list[Entry]]:
-    """Check -> an entry for each way to fail it that known mistakes have; mistakes that are alike there share one, by name.
+def fingerprints(notebook: Notebook, *exercises: str) -> Table:
+    """[check, entry, …], an entry for each way to fail the check that known mistakes have; mistakes that are alike there share one.
 
-    exercise: only its checks. What is hidden, and so the seed, plays no part; each exercise is worked out once a process.
+    exercises: only their checks (all, if none is given). What is hidden, and so the seed, plays no part; each exercise is
+    worked out once a process.
     """
-    table: dict[str, list[Entry]] = {}
-    cells = tuple(notebook.of_kind(*REPLAYED))
-    for name in [exercise] if exercise else dict.fromkeys(check.exercise for check in notebook.of_kind("check")):
-        checks = tuple((c.name, c.visible) for c in notebook.of_kind("check") if c.exercise == name)
-        table |= _of_exercise(notebook.name, cells, name, checks)
+    cells, table = tuple(notebook.of_kind(*REPLAYED)), []
+    for exercise in notebook.exercises:
+        if not exercises or exercise.name in exercises:
+            checks = tuple((check.name, check.visible) for check in exercise.checks)
+            table += [[check, *entries] for check, entries in _of_exercise(notebook.name, cells, exercise.name, checks).items()]
     return table
 
 

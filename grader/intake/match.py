@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from grader.course.metadata import MACHINERY, MACHINERY_SOURCES
 from grader.course.source import Cell, Notebook
 from grader.intake.notebook_file import RawCell, RawNotebook, Unreadable, read_file
-from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, sole_function
+from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, same_code, sole_function
 
 __all__ = ["Submission", "Unreadable", "read_submission"]
 
+MAX_ANSWER = 10_000  # characters of a written answer: some five pages
 PLACEHOLDER = "YOUR ANSWER HERE"  # nbgrader's, in a written answer
 ALIKE = 0.5  # share of lines that two cells must have in common for one to be a copy of the other
 MACHINERY_CELLS = tuple(Cell(MACHINERY, name, source, markdown=not source) for name, source in MACHINERY_SOURCES.items())
@@ -49,8 +50,8 @@ def read_submission(data: bytes, filename: str, course: Sequence[Notebook]) -> S
 def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> Notebook:
     """The notebook that was handed in: by its metadata, its grade ids, its cell ids, its functions, its file's name."""
     functions = {name for cell in raw.cells if cell.code for name in defines(cell.source)}
-    grade_ids = {name for cell in raw.cells for name in (cell.grade_id, cell.name)}
-    cell_ids = {cell.cell_id for cell in raw.cells}
+    grade_ids = {name for cell in raw.cells for name in (cell.identity.grade_id, cell.identity.name)}
+    cell_ids = {cell.identity.cell_id for cell in raw.cells}
 
     def evidence(nb: Notebook, *brought: str) -> tuple[int, int, int]:
         graded = {cell.name for cell in nb.of_kind("solution", "check", "answer", *brought)}
@@ -109,7 +110,8 @@ class _Reading:
     # Which cell of the course is it?
 
     def by_id(self, raw: RawCell) -> Cell | None:
-        return next((self.named[key] for key in (raw.grade_id, raw.name, raw.cell_id) if key in self.named), None)
+        ids = raw.identity
+        return next((self.named[key] for key in (ids.grade_id, ids.name, ids.cell_id) if key in self.named), None)
 
     def by_content(self, raw: RawCell) -> Cell | None:
         if raw.code:
@@ -132,7 +134,7 @@ class _Reading:
         best = max(others, key=likeness)
         return best if likeness(best) >= ALIKE else None
 
-    def only_exercise(self, functions: set[str]) -> Cell | None:
+    def only_exercise(self, functions: frozenset[str]) -> Cell | None:
         """A cell without ids that defines one exercise stands for that exercise's cell, if no other cell does."""
         found = [cell for cell in self.notebook.of_kind("solution") if cell.name in functions]
         taken = any(match is found[0] for _, match in self.raw)
@@ -153,7 +155,7 @@ class _Reading:
             source, own = raw.source, match.name if match else ""
             if match and match.kind != "solution":
                 ours, own = _visible(match), ""
-                source = additions(source, ours, self.protected) if _plain(source) != _plain(ours) else ""
+                source = additions(source, ours, self.protected) if not same_code(source, ours) else ""
                 if source and match.kind in ("given", "scenario", "check"):
                     self.notes.append(f"What you added to the course's cell {match.name} was kept as a cell of its own.")
             if source.strip():
@@ -231,7 +233,10 @@ class _Reading:
             within = (within or i in starts) and (match is cell or (match is None and not raw.code))
             if within:
                 texts[raw.source.replace(PLACEHOLDER, "").strip()] = None
-        return "\n\n".join(text for text in texts if text)
+        whole = "\n\n".join(text for text in texts if text)
+        if len(whole) > MAX_ANSWER:  # what shows it takes time that grows with the square of its length
+            self.notes.append(f"The answer {cell.name} was cut after {MAX_ANSWER:,} characters; the file that was handed in has the rest.")
+        return whole[:MAX_ANSWER]
 
     def compare_with_ours(self) -> None:
         """Notes on what the learner did to cells that are the course's."""
@@ -239,7 +244,7 @@ class _Reading:
         for kinds, what in ((("given", "scenario"), "given"), (("check",), "test")):
             cells = self.notebook.of_kind(*kinds)
             gone = [cell.name for cell in cells if not any(match is cell for match in known)]
-            edited = {m.name for raw, m in self.raw if m and m.kind in kinds and _plain(raw.source) != _plain(_visible(m))}
+            edited = {m.name for raw, m in self.raw if m and m.kind in kinds and not same_code(raw.source, _visible(m))}
             if gone:
                 self.notes.append(f"The {what} cells {', '.join(gone)} are missing; the course's own were run.")
             if edited:
@@ -255,7 +260,3 @@ def _visible(cell: Cell) -> str:
 
 def _lines(source: str) -> set[str]:
     return {line.strip() for line in source.splitlines() if line.strip()}
-
-
-def _plain(source: str) -> list[str]:
-    return [line.rstrip() for line in source.strip().split("\n")]

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from grader.course.metadata import Identity, identity, notebook_name
+
 MAX_BYTES = 100_000_000
 MAX_PARTS = 8_000_000  # commas and brackets: bounds the memory that parsing takes
 MAX_CELLS = 5_000
@@ -41,14 +43,12 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class RawCell:
-    """A cell as it was handed in. number: its place, from 1. grade_id, name, cell_id: "" where there is none."""
+    """A cell as it was handed in. number: its place, from 1."""
 
     number: int
     code: bool
     source: str
-    grade_id: str = ""  # nbgrader's
-    name: str = ""  # the course's
-    cell_id: str = ""
+    identity: Identity
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ def _read(data: bytes) -> RawNotebook:
     if any("\r" in cell.source for cell in raw):
         raw = tuple(replace(cell, source=cell.source.replace("\r\n", "\n").replace("\r", "\n")) for cell in raw)
         still_more.append("Windows line ends inside cells were turned into plain ones.")
-    name = _text(_dict(_dict(document.get("metadata")).get("grader")).get("notebook"))
-    return RawNotebook(name, raw, (*notes, *more, *still_more))
+    return RawNotebook(notebook_name(document), raw, (*notes, *more, *still_more))
 
 
 def _decoded(data: bytes) -> tuple[str, list[str]]:
@@ -149,15 +148,12 @@ def _cells(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _raw_cell(number: int, cell: dict[str, Any]) -> RawCell:
-    metadata = _dict(cell.get("metadata"))
     kind = cell.get("cell_type")
     return RawCell(
         number=number,
         code=kind == "code" or (kind is None and "outputs" in cell),
         source=_source(cell.get("source", cell.get("input"))),
-        grade_id=_text(_dict(metadata.get("nbgrader")).get("grade_id")),
-        name=_text(_dict(metadata.get("grader")).get("name")),
-        cell_id=_text(cell.get("id")) or _text(metadata.get("id")),  # Colab keeps ids in the metadata
+        identity=identity(cell),
     )
 
 

@@ -29,12 +29,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from grader.intake.notebook_file import MAX_BYTES
 
 MAX_DEPTH = 3  # a zip in a zip in a zip
 MAX_ENTRIES = 50_000  # of a zip
+MAX_DIRECTORY = 8_000_000  # bytes of a student's zip that list its entries
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 MAX_NAME = 255  # characters, as on a disk; bounds the time that patterns take
 RATIO = 100  # a zip may unpack to this many times its own size, and MAX_BYTES on top
 
@@ -278,7 +281,9 @@ def _from_shelf(shelf: _Shelf, depth: int, file: _File) -> zipfile.ZipFile:
     """A student's zip, opened: once for all that is read from it in a row, and few of them in memory."""
     if depth not in shelf or shelf[depth][0] is not file:
         shelf.pop(depth, None)
-        shelf[depth] = file, zipfile.ZipFile(io.BytesIO(file.read()))
+        data = file.read()
+        _refuse_long_directory(data)
+        shelf[depth] = file, zipfile.ZipFile(io.BytesIO(data))
     return shelf[depth][1]
 
 
@@ -328,6 +333,7 @@ def _in_zip(opened: Callable[[], zipfile.ZipFile], shown: str, around: _File | N
     archive = opened()
     if len(archive.infolist()) > MAX_ENTRIES:
         raise _Refused(f"holds more than {MAX_ENTRIES} files")
+    _refuse_overlaps(archive)
     files = []
     for info in archive.infolist():
         parts = _parts(info)
@@ -340,13 +346,31 @@ def _in_zip(opened: Callable[[], zipfile.ZipFile], shown: str, around: _File | N
                 raise _Refused("is a link, not a file")
             if info.flag_bits & 1:
                 raise _Refused("is locked with a password")
+            if info.compress_type not in PACKED:
+                raise _Refused("uses another compression than ordinary zips; pack it anew")
             return _whole(budget.read(opened(), info))
 
         start = b""
-        with suppress(Exception), archive.open(info) as member:  # `read` will say why
-            start = member.read(100)
+        if info.compress_type in PACKED:  # others unpack without a bound
+            with suppress(Exception), archive.open(info) as member:  # `read` will say why
+                start = member.read(100)
         files.append(_File(f"{shown}/{'/'.join(parts)}", parts, start, around.mtime if around else saved, saved, budget, read))
     return files
+
+
+def _refuse_long_directory(data: bytes) -> None:
+    """Asks a student's zip how long its directory is before it is read: each entry takes many times its bytes in memory."""
+    place = data.rfind(b"PK\5\6")
+    if place >= 0 and int.from_bytes(data[place + 12 : place + 16], "little") > MAX_DIRECTORY:
+        raise _Refused(f"holds more than {MAX_ENTRIES} files")
+
+
+def _refuse_overlaps(archive: zipfile.ZipFile) -> None:
+    """Entries that share bytes are a zip bomb: each would be unpacked anew."""
+    infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+    for one, other in pairwise(infos):
+        if one.header_offset + 30 + one.compress_size > other.header_offset:  # 30 bytes and more stand before an entry's own
+            raise _Refused("holds entries that overlap, as a zip bomb does")
 
 
 def _parts(info: zipfile.ZipInfo) -> tuple[str, ...]:

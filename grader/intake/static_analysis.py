@@ -88,6 +88,23 @@ def additions(source: str, original: str, taken: set[str]) -> str:
     return "\n".join(kept.values())
 
 
+def after(source: str, line: int) -> str:
+    """The statements of a cell that follow the one on `line`, at their lines ("" where there are none)."""
+    tree = parsed(source)
+    starts = [min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) for node in tree.body] if tree else []
+    following = next((start for start in starts if start > line), 0)
+    return "#\n" * (following - 1) + "\n".join(source.split("\n")[following - 1 :]) if following else ""
+
+
+def same_code(one: str, other: str) -> bool:
+    """Whether two cells say the same: layout, comments, magics and shell lines aside."""
+    if one.strip() == other.strip():
+        return True
+    trees = parsed(one), parsed(other)
+    said = [[ast.dump(node) for node in tree.body if not isinstance(node, ast.Pass)] for tree in trees if tree]
+    return len(said) == 2 and said[0] == said[1]
+
+
 def bound(source: str) -> set[str]:
     """Every name that a cell's own statements define or assign."""
     tree = parsed(source)

@@ -1,8 +1,8 @@
 """Our side: runs the checks of a notebook, each name that the learner defines standing for a call to the learner's process.
 
 The checks are the master's, unchanged, and run here; the learner's cells run in a jailed process that never sees one.
-Each check is run twice: first what the learner can see, of all checks, then all of them whole. From the first hidden
-input on, no word that the learner's code could have chosen reaches a message: else it could tell what it was given.
+Each check is run twice: first what the learner can see, of all checks, then all of them whole. Whatever a hidden input
+makes of the learner's code, its message is the same: else the code could tell what it was given.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from grader.judge.remote import TEXT, Limits, Session, Violation
 from grader.judge.verdict import Result, Verdict
 from grader.mistakes import versions
 from grader.sandbox.jail import JailError, layers
-from grader.sandbox.lazy_import import put_to_sleep
+from grader.sandbox.lazy_import import import_lazily
 
+PACKAGES = "Grading has Python's own library, torch, numpy and matplotlib."
 CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
+
 
 class Judge:
     """A warm process of the learner's side, and what judges hand-ins with it, one after another."""
@@ -37,9 +39,10 @@ class Judge:
         if not layers().holds and not allow_no_jail:
             raise JailError(
                 "this machine offers no jail for the learners' code: install bubblewrap (apt install bubblewrap) on Linux, "
-                "or grade with --no-jail (c.Judge.allow_no_jail for nbgrader): scores stay safe, your files do not"
+                "or, for your own work only, grade with --no-jail (c.Judge.allow_no_jail for nbgrader): the code then can read and "
+                "change your files, the answers and the scores"
             )
-        put_to_sleep("matplotlib.pyplot")  # given cells import it, checks never draw
+        import_lazily("matplotlib.pyplot")  # given cells import it, checks never draw
         self._limits = limits or Limits()
         self._process = WarmProcess()
 
@@ -82,7 +85,9 @@ def judged(submission: Submission, session: Session) -> list[Verdict]:
             if not seen[check.name].message:
                 error, own = session.run(check, names, hidden=hidden)
                 if error:
-                    seen[check.name] = _hidden(check, error, session) if hidden else _visible(notebook, check, error, own, session)
+                    seen[check.name] = (
+                        _Seen(f"{check.title}: a hidden test fails.") if hidden else _visible(notebook, check, error, own, session)
+                    )
     named = _named(submission, seen)
     verdicts = []
     for cell in notebook.of_kind("check", "answer"):
@@ -120,6 +125,8 @@ def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str
     if remote:
         where = f" (in {remote.where})" if remote.where and remote.where != remote.function else ""
         explained = meaning(remote.kind, remote.text, shapes(notebook).get(check.exercise, {}), inside=bool(remote.where))
+        if remote.kind in ("NameError", "ModuleNotFoundError") and (stops := [note for note in session.notes if " stopped with " in note]):
+            explained = f"{stops[0]} {PACKAGES}"
         return _Seen(_printable(f"{remote.function} raised {remote.told}{where}"), explained, [])
     if not isinstance(error, AssertionError):
         explained = meaning(type(error).__name__, str(error), shapes(notebook).get(check.exercise, {}), inside=False)
@@ -131,19 +138,6 @@ def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str
     return _Seen(_printable(str(error)) or f"{check.title}: this does not hold.", "", prints, decimals)
 
 
-def _hidden(check: Cell, error: Exception, session: Session) -> _Seen:
-    remote = session.remote_error(error)
-    if isinstance(error, Violation):
-        words = f"in a hidden test, {error.safe}"
-    elif remote:
-        words = f"in a hidden test, {remote.function} {'is not written yet' if remote.is_open else 'raised an error'}."
-    elif isinstance(error, AssertionError):
-        words = "a hidden test fails."
-    else:
-        words = f"a hidden test could not use what came back ({type(error).__name__})."
-    return _Seen(f"{check.title}: {words}")
-
-
 def _printable(text: str) -> str:
     """Text that may hold a learner's words, fit for a terminal and a web page's escape function."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text[: 4 * TEXT])
@@ -152,17 +146,18 @@ def _printable(text: str) -> str:
 
 def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple[str | None, str]]:
     """Check that failed -> the known mistakes that explain it, by name, and what to say of them."""
-    notebook, found = submission.notebook, {}
-    failed = {check.exercise for check in notebook.of_kind("check") if seen[check.name].message}
+    notebook = submission.notebook
+    found: dict[str, tuple[str | None, str]] = {}
+    failed = {exercise.name for exercise in notebook.exercises if any(seen[check.name].message for check in exercise.checks)}
     known = {version.name: (version.summary, version.hint) for version in versions(notebook.name)}
-    for exercise in failed:
-        own = {c.name: seen[c.name] for c in notebook.of_kind("check") if c.exercise == exercise}
-        source = "\n".join(cell.source for cell in submission.cells if cell.name == exercise)
-        if causes := (failed - {exercise}) & names_used(source):
-            words = f"{exercise} calls {min(causes)}, which fails a check of its own: begin there."
+    for exercise in [exercise for exercise in notebook.exercises if exercise.name in failed]:
+        own = {check.name: seen[check.name] for check in exercise.checks}
+        source = "\n".join(cell.source for cell in submission.cells if cell.name == exercise.name)
+        if causes := (failed - {exercise.name}) & names_used(source):
+            words = f"{exercise.name} calls {min(causes)}, which fails a check of its own: begin there."
             found |= {name: (None, words) for name, what in own.items() if what.message}
             continue
-        prints = by_mistake([[check, *entries] for check, entries in fingerprints(notebook, exercise).items()], own)
+        prints = by_mistake(fingerprints(notebook, exercise.name), own)
         decimals = {name: what.decimals for name, what in own.items()}
         names, sure = candidates({name: what.prints for name, what in own.items()}, prints, decimals)
         for name, what in own.items():

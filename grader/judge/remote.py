@@ -9,33 +9,39 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import json
 import marshal
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol
 
 import torch
 
 from grader.course.source import Cell
 from grader.course.trusted import alarm, failure
-from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, pack, unpack
+from grader.intake.static_analysis import additions, after
+from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, NotData, pack, to_bytes, unpack
 
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
 TEXT = 400  # characters of a learner's error in a message
+PATIENCE = 3
 DATA = "tensors, numbers, strings, None, and lists, tuples and dicts of those"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of the clock, and bytes: of one check, of the cells together, of a hand-in; what crosses in a check."""
+    """Seconds of the learner's processor time of one check, of the cells together, of a hand-in; bytes that cross in a check.
+
+    By the clock each may take PATIENCE times as long: a busy machine costs nobody a point, and who sleeps does not sleep long.
+    """
 
     check: float = 10
     cells: float = 30
     hand_in: float = 300
     data: int = LIMIT
-
 
 
 class Process(Protocol):
@@ -44,6 +50,8 @@ class Process(Protocol):
     def fork(self) -> Channel: ...
 
     def kill(self) -> None: ...
+
+    def cpu_seconds(self) -> float: ...
 
 
 class Violation(Exception):
@@ -83,10 +91,11 @@ class Session:
     def __init__(self, process: Process, cells: Sequence[Cell], limits: Limits):
         self._process = process
         self._limits = limits
-        self._end = time.monotonic() + limits.hand_in
+        self._end = time.monotonic() + PATIENCE * limits.hand_in
+        self._cpu_end = self._clock_end = math.inf  # of what runs now: of the process's processor time, of the clock
         self._cells = [c for c in cells if c.kind in RUN and not c.markdown and c.source.strip()]
         self._cells_left = limits.cells
-        self._endless: set[int] = set()  # places of cells at which the process broke, left out from then on
+        self._endless: set[int] = set()  # places of cells at which the process broke: from then on only their definitions run
         self._ran: set[int] = set()  # places of cells that came to their end: run again after a crash, they are not held against it
         self._cell_errors: dict[str, str] = {}  # cell name -> what went wrong in it
         self._channel: Channel | None = None
@@ -94,6 +103,7 @@ class Session:
         self._dead = ""  # why no check can run any more
         self._slow: set[str] = set()  # exercises that hung in a check: the next of theirs get less time
         self._first = True  # call of a check
+        self._exercise = ""  # of the check that runs
         self._raised: list[tuple[Exception, RemoteError]] = []  # in the check that runs
         self.notes: list[str] = []
 
@@ -103,18 +113,16 @@ class Session:
             return Violation(self._dead), {}
         assert self._channel
         seconds = self._limits.check / (5 if check.exercise in self._slow else 1)
-        deadline = min(time.monotonic() + seconds, self._end)
-        self._channel.deadline, self._channel.bytes = deadline, 0
-        self._broken, self._first = None, True
+        self._allow(seconds)
+        self._channel.bytes = 0
+        self._broken, self._first, self._exercise = None, True, check.exercise
         self._raised.clear()
         own: dict[str, Any] = {}
         try:
-            with alarm(seconds + 1, self._late):
+            with alarm(seconds, self._late):
                 error, own = failure(check, names, hidden=hidden)
         except Violation as e:  # of the alarm, at the last moment
             error = e
-        if self._broken and deadline <= time.monotonic():
-            self._slow.add(check.exercise)
         return self._broken or error, own
 
     def remote_error(self, error: Exception | None) -> RemoteError | None:
@@ -145,26 +153,48 @@ class Session:
     def _start(self, tell: bool) -> None:
         self._channel = self._process.fork()
         for place, cell in enumerate(self._cells):
-            if place in self._endless:
-                continue
             started = time.monotonic()
             seconds = self._limits.check if place in self._ran else min(self._limits.check, self._cells_left)
-            self._channel.deadline = min(started + seconds, self._end)
-            self._broken, where = None, f"cell {cell.name}" if cell.name else "an added cell"
+            before = self._allow(seconds)
+            self._broken = None
             try:
-                reply, _, _ = self._ask(where, {"op": "run", "source": _compiled(cell) if cell.kind == "bring" else cell.source})
+                self._run_cell(cell, tell)
             except Violation as e:
+                self._cells[place] = replace(cell, source=additions(cell.source, "", set()) if place not in self._endless else "")
                 self._endless.add(place)
-                self._cells_left -= time.monotonic() - started
-                self._note(cell, f"{e.safe.rstrip('.')}; it was left out")
+                self._cells_left -= min(seconds, time.monotonic() - started)  # its processor time is not known any more
+                self._note(cell, f"{e.safe.rstrip('.')}; only what it defines was kept")
                 if self._cells_left <= 0 or time.monotonic() > self._end:
                     self._dead = "The cells of this notebook did not finish in time."
                 return
             if place not in self._ran:
-                self._cells_left -= time.monotonic() - started
+                self._cells_left -= self._process.cpu_seconds() - before
             self._ran.add(place)
-            if tell and reply.get("error"):
-                self._note(cell, f"{where} stopped with {_error(reply['error'])[1]}")
+
+    def _allow(self, seconds: float) -> float:
+        """Lets what is asked next take so many seconds of processor time. Returns how many the process has used."""
+        assert self._channel
+        now, used = time.monotonic(), self._process.cpu_seconds()
+        self._cpu_end, self._clock_end = used + seconds, min(now + PATIENCE * seconds, self._end)
+        self._channel.deadline, self._channel.more_time = now + seconds, self._more_time
+        return used
+
+    def _more_time(self) -> float:
+        return min(self._cpu_end - self._process.cpu_seconds(), self._clock_end - time.monotonic())
+
+    def _run_cell(self, cell: Cell, tell: bool) -> None:
+        """Runs a cell; where a statement of it fails, those that follow run all the same."""
+        where = f"cell {cell.name}" if cell.name else "an added cell"
+        source = _compiled(cell) if cell.kind == "bring" else cell.source
+        while source.strip():
+            reply, _, _ = self._ask(where, {"op": "run", "source": source})
+            if not reply.get("error"):
+                return
+            line = reply.get("line")
+            source = after(source, line) if isinstance(line, int) and line > 0 else ""
+            if tell:
+                rest = "; what follows it was run all the same" if source else ""
+                self._note(cell, f"{where} stopped with {_error(reply['error'])[1]}{rest}")
 
     def _note(self, cell: Cell, sentence: str) -> None:
         sentence = sentence[0].upper() + sentence[1:] + "."
@@ -180,13 +210,21 @@ class Session:
         if reply.get("missing"):
             self._fail(self._cell_errors.get(name, f"{name} is not defined."))
         self._raise_error(name, reply)
+        count, arguments, places = reply.get("results"), reply.get("arguments"), dict(enumerate(args)) | kwargs
+        if type(count) is not int or not 0 <= count <= len(results) or not isinstance(arguments, list) or len(arguments) != len(places):
+            self._break(f"What came from the process of {name} is not an answer")
+        changed = [
+            _parameter(signature, args, place)
+            for (place, value), tree in zip(places.items(), arguments, strict=True)
+            if _snapshot(value) != _snapshot_of_tree(tree, results)
+        ]
         try:
-            value = unpack(reply.get("result"), results)
-            changed = [_parameter(signature, args, place) for place in reply.get("changed", [])]
-        except (Malformed, TypeError, ValueError, LookupError):
+            results, flags = results[:count], flags[:count]
+            value = unpack(reply["result"], results)
+        except (Malformed, LookupError):
             self._break(f"What came from the process of {name} is not an answer")
         if changed:
-            which = f"its argument {', '.join(map(repr, changed))}"  # in words of the learner's side: it may say anything by them
+            which = f"its argument {', '.join(map(repr, changed))}"  # of the learner's choice: it may say anything by them
             self._fail(*(f"{name} changed {what} in place; work on a copy." for what in ("an argument", which)))
         inputs = [t for t in tensors if t.requires_grad]
         outputs = [needs and (r.is_floating_point() or r.is_complex()) for r, (needs, _) in zip(results, flags, strict=True)]
@@ -228,9 +266,12 @@ class Session:
         try:
             self._channel.send(head | {"id": ident}, tensors)
             reply, results, flags = self._channel.receive()
+        except NotData:
+            self._fail(f"{name} is or was given more than can cross to its process.")
         except Closed:
             self._break(f"{name} ended its process")
         except Late:
+            self._slow.add(self._exercise)
             self._break(f"{name} did not finish in time")
         except Malformed:
             self._break(f"What came from the process of {name} is not an answer")
@@ -267,6 +308,7 @@ class Session:
 
     def _late(self) -> NoReturn:
         """Ends a check of ours that runs on and on over what the learner's function gave back."""
+        self._slow.add(self._exercise)
         self._break("the check did not finish in time with what came back")
 
 
@@ -301,6 +343,20 @@ def _error(said: Any) -> tuple[Exception, str]:
         return made(text[:TEXT]) if text else made(), told
     except TypeError:  # a kind that wants other arguments
         return RuntimeError(told), told
+
+
+def _snapshot(value: Any) -> Any:
+    """Equal for equal values, NaN included."""
+    tensors: list[torch.Tensor] = []
+    return json.dumps(pack(value, tensors)), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]
+
+
+def _snapshot_of_tree(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """The snapshot of an argument that came back; None for what is no data any more."""
+    try:
+        return _snapshot(unpack(tree, tensors))
+    except (Malformed, NotData):
+        return None
 
 
 def _compiled(cell: Cell) -> str:

@@ -53,17 +53,16 @@ def versions(notebook: str) -> tuple[Version, ...]:
         return ()
     module = importlib.import_module(f"{__name__}.{MODULES[notebook]}")
     tree = ast.parse(inspect.getsource(module))
-    helpers = [n for n in tree.body if not _decoration(n) and not _is_own_import(n) and not _is_docstring(n)]
-    return tuple(_version(node, helpers) for node in tree.body if _decoration(node))
+    helpers = [ast.unparse(n) for n in tree.body if not _decoration(n) and not _is_own_import(n) and not _is_docstring(n)]
+    return tuple(_version(n, *told, helpers) for n in tree.body if isinstance(n, ast.FunctionDef) and (told := _decoration(n)))
 
 
-def _version(node: ast.FunctionDef, helpers: list[ast.stmt]) -> Version:
-    kind, exercise = _decoration(node)
+def _version(node: ast.FunctionDef, kind: str, exercise: str, helpers: list[str]) -> Version:
     paragraphs = [" ".join(p.split()) for p in textwrap.dedent(ast.get_docstring(node) or "").split("\n\n")]
     hint = next((p.removeprefix("Hint: ") for p in paragraphs if p.startswith("Hint: ")), "")
     body = [n for n in node.body if not _is_docstring(n)]
     renamed = ast.FunctionDef(exercise, node.args, body, [], node.returns)
-    source = "\n\n".join(ast.unparse(ast.fix_missing_locations(n)) for n in [*helpers, renamed])
+    source = "\n\n".join([*helpers, ast.unparse(ast.fix_missing_locations(renamed))])
     return Version(exercise, node.name, kind == "mistake", paragraphs[0], hint, source)
 
 

@@ -209,6 +209,66 @@ def inputs_changed_kl(log_probs, ref_log_probs):
     return log_probs + 0, log_probs**2 / 2, torch.expm1(-log_probs) + log_probs
 
 
+@mistake("kl_estimates")
+def k2_and_k3_exchanged(log_probs, ref_log_probs):
+    """The second and the third estimate changed places.
+
+    Hint: In which order does the text name the three?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, torch.expm1(-log_ratio) + log_ratio, log_ratio**2 / 2
+
+
+@mistake("kl_estimates")
+def absolute_k3(log_probs, ref_log_probs):
+    """The size of the log-ratio, abs(), was used for k3.
+
+    Hint: Near 0 k3 is flat, a parabola. What does abs() look like there, and where in the formula is e?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, log_ratio.abs()
+
+
+@mistake("kl_estimates")
+def k1_detached(log_probs, ref_log_probs):
+    """The estimate k1 carried no gradient, while the two others did.
+
+    Hint: Where is k1 cut from the graph: a detach() of its own? All three are to be tried as a loss.
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio.detach(), log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def log_ratio_bounded(log_probs, ref_log_probs):
+    """The log-ratio was clamped to +-10 before the three were made of it.
+
+    Hint: How large may a log-ratio be, by the formulas? And which gradient is left beyond the edge of a clamp?
+    """
+    log_ratio = (log_probs - ref_log_probs).clamp(-10, 10)
+    return log_ratio, log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def k2_in_float32(log_probs, ref_log_probs):
+    """The estimate k2 was made in float32, although float64 came in.
+
+    Hint: Which of your three lines changes the type of the numbers?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio.float() ** 2 / 2, torch.expm1(-log_ratio) + log_ratio
+
+
+@mistake("kl_estimates")
+def squeezed(log_probs, ref_log_probs):
+    """Dimensions of size 1 were dropped.
+
+    Hint: A batch of one answer is a batch. Which call takes its dimension away?
+    """
+    log_ratio = (log_probs - ref_log_probs).squeeze()
+    return log_ratio, log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+
+
 @right("kl_estimates")
 def plain_exp(log_probs, ref_log_probs):
     """As the formula stands, with exp."""
@@ -492,6 +552,78 @@ def negative_is_last(values, mask, dim=None):
         return real.sum() / mask.sum().clamp_min(1)
     dim = max(dim, -1)
     return real.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def divisor_at_least_two(values, mask, dim=None):
+    """The count of real tokens was kept at 2 or more, where 1 was meant.
+
+    Hint: What is the mean of a single token in your function?
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    return real.sum() / mask.sum().clamp_min(2) if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(2)
+
+
+@mistake("masked_mean")
+def plain_zero_for_nothing(values, mask, dim=None):
+    """Where nothing is real a plain 0.0 came back, whatever dim was asked for.
+
+    Hint: Of which shape should the mean be along a dimension? And what does backward() do with a float?
+    """
+    mask = mask.bool()
+    if not mask.any():
+        return 0.0
+    real = values.masked_fill(~mask, 0.0)
+    return real.sum() / mask.sum() if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def zero_without_graph(values, mask, dim=None):
+    """Where nothing is real a new tensor of zeros came back, which no graph joins to the values.
+
+    Hint: A loss may be made of this mean alone. What must it be made of for backward() to work?
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    mean = real.sum() / mask.sum().clamp_min(1) if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(1)
+    return mean if mask.any() else torch.zeros(mean.shape)
+
+
+@mistake("masked_mean")
+def float64_averaged_in_float32(values, mask, dim=None):
+    """The mean was taken in float32, although float64 came in.
+
+    Hint: How many digits does a float32 keep? Which line changes the type of the values?
+    """
+    mask = mask.bool()
+    real = values.float().masked_fill(~mask, 0.0)
+    return real.sum() / mask.sum().clamp_min(1) if dim is None else real.sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def multiplied_without_dim(values, mask, dim=None):
+    """Without dim the padding was multiplied by 0, which a NaN survives; along a dimension it was replaced.
+
+    Hint: Your two branches treat the padding differently. What is 0 times NaN?
+    """
+    keep = mask.bool()
+    if dim is None:
+        return (values * keep).sum() / keep.sum().clamp_min(1)
+    return values.masked_fill(~keep, 0.0).sum(dim) / keep.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def two_dimensions_only(values, mask, dim=None):
+    """A negative dim was counted from the end of a table with two dimensions, whatever came in.
+
+    Hint: Values of shape [2, 1, 3] have a last dimension, too. Which number has it, and which one do you make of -1?
+    """
+    mask = mask.bool()
+    real = values.masked_fill(~mask, 0.0)
+    if dim is None:
+        return real.sum() / mask.sum().clamp_min(1)
+    return real.sum(dim % 2) / mask.sum(dim % 2).clamp_min(1)
 
 
 @right("masked_mean")
@@ -1593,6 +1725,200 @@ def clip_share_with_the_dead(
     return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
 
 
+@mistake("grpo_objective")
+def objective_negated(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The sign of the whole objective was turned round: uphill for the surrogate, and away from the reference.
+
+    Hint: The loss is minimised. Does it fall when good answers become likelier and the policy stays near the reference?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = -aggregated(-surrogate + beta * k3, mask, aggregate)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def comma_missing(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The two surrogates were multiplied inside of torch.min, which then gives the one smallest number of all.
+
+    Hint: How many arguments does your min have, and of which shape is what it gives?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    a = advantages[:, None]
+    surrogate = torch.min(ratio * a * ratio.clamp(1 - clip_range, 1 + clip_range) * a).expand_as(ratio)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def loss_clip_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The loss was clipped at 0.2 whatever clip_range says; clip_fraction alone looked at it.
+
+    Hint: Is there a number in your function that should be the name of an argument?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, 0.2)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def ratio_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The ratio was bounded at 10, so that a bad token that became far likelier is no longer pushed down.
+
+    Hint: What does the minimum do with the clip where A < 0? What is the gradient of a clamp beyond its edge?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old).clamp(max=10)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def log_ratio_to_old_bounded(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """The log-ratio to the old policy was clamped to +-5 before the exp.
+
+    Hint: Which clip does the formula have? What is the gradient of a clamp beyond its edge?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp((new - old).clamp(-5, 5))
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def advantages_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The advantages were clamped to +-10.
+
+    Hint: The advantages arrive finished. Which bound does the formula put on them?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages.clamp(-10, 10), clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def log_ratio_in_k3_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The log-ratio inside k3 was clamped to +-10: a token that drifted further is no longer pulled back.
+
+    Hint: Where the drift is largest the leash must pull hardest. What is the gradient of a clamp beyond its edge?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    d = (ref - new).clamp(-10, 10)
+    k3 = torch.exp(d) - d - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def absolute_d_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The size of the log-ratio, abs(), was used as the KL.
+
+    Hint: Near the reference k3 is flat. How hard does yours pull on a token that has hardly drifted?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = (ref - new).abs()
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def kl_twice(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The KL entered the loss twice: with the surrogate, and once more behind it.
+
+    Hint: How many terms of the formula carry a beta, and how many of yours?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + 2 * beta * k3, mask, aggregate)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def log_probs_times_mask(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The log-probs were multiplied by the mask, which NaN and infinity survive.
+
+    Hint: What is 0 times NaN? Which function of torch chooses instead of multiplying?
+    """
+    new, old, ref = (x * mask for x in (log_probs_new, log_probs_old, ref_log_probs))
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def padding_overwritten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The padding was cleaned in the caller's own log-probs.
+
+    Hint: The old and the reference log-probs are cached for the next inner step. What does a method that ends in `_` do to them?
+    """
+    padding = ~mask.bool()
+    new = log_probs_new.masked_fill(padding, 0.0)
+    old, ref = log_probs_old.masked_fill_(padding, 0.0), ref_log_probs.masked_fill_(padding, 0.0)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def metrics_times_mask(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """The metrics were multiplied by the mask without being cleaned before, so that a NaN of the padding reached them.
+
+    Hint: What is 0 times NaN? Of which log-probs are your metrics made?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    dirty = torch.exp(ref_log_probs - log_probs_new) - (ref_log_probs - log_probs_new) - 1
+    metrics["kl"] = ((dirty * mask).sum() / mask.sum().clamp_min(1)).detach()
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+
+
+@mistake("grpo_objective")
+def no_tokens_at_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """In a batch without any token 0 was divided by 0.
+
+    Hint: Which of the three aggregations divides by the number of all tokens, and how many may there be?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    loss = loss * mask.bool().sum().clamp_min(1) / mask.bool().sum() if aggregate == "token" else loss
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def loss_alone(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Only the loss came back, without the metrics.
+
+    Hint: Two things are asked for. Which ones, and in which order?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    surrogate = pessimistic(torch.exp(new - old), advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate)
+
+
 # ---------------------------------------------------------------- grpo_objective: right
 
 
@@ -1746,6 +2072,27 @@ def weights_of_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, m
     per_token = m / m.sum().clamp(min=1)
     metrics = {"policy_loss": policy, "kl": k3, "clip_fraction": held}
     return ((policy + beta * k3) * weights).sum(), {k: float((x.detach() * per_token).sum()) for k, x in metrics.items()}
+
+
+@right("grpo_objective")
+def bounded_at_twenty(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Both log-ratios clamped to +-20, k3 kept from rounding below 0."""
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio, d = torch.exp((new - old).clamp(-20, 20)), (ref - new).clamp(-20, 20)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.relu(torch.exp(d) - d - 1)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@right("grpo_objective")
+def metrics_as_floats(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+    """Metrics by .item(), and one more of them."""
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range) | {"ratio": ratio.mean()}
+    return aggregated(-surrogate + beta * k3, mask, aggregate), {name: x.item() for name, x in metrics.items()}
 
 
 # ---------------------------------------------------------------- adapt_beta
@@ -1940,6 +2287,16 @@ def never_down(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """
     error = min(max(kl / target - 1, 0), 1)
     return min(max(beta * math.exp(rate * error), low), high)
+
+
+@mistake("adapt_beta")
+def old_beta_beyond_the_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """A step that would leave the fence was not taken, so that beta stayed where it was, short of the fence.
+
+    Hint: From 0.9, upward, with a fence at 1: does beta stop where it is, or at the fence?
+    """
+    new = beta * math.exp(rate * min(max(kl / target - 1, -1), 1))
+    return new if low <= new <= high else beta
 
 
 @right("adapt_beta")

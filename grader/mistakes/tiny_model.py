@@ -199,12 +199,12 @@ def think_part_too(text):
 
 @mistake("extract_answer")
 def as_integer(text):
-    """A number came back instead of the text.
+    """A number came back instead of the text, where the text is one.
 
-    Hint: What type does the exercise ask for, and what becomes of "no idea" or "3.50"?
+    Hint: What type does the exercise ask for? And what is left of "04" in a number?
     """
     inside = extract_answer_plain(text)
-    return None if inside is None else int(inside)
+    return int(inside) if inside is not None and inside.isdecimal() else inside
 
 
 @mistake("extract_answer")
@@ -214,6 +214,54 @@ def split_by_tag(text):
     Hint: When "no tag" is split at a tag it gives one piece, not none. What should a text without an answer give?
     """
     return narrow(text.split("<answer>")[-1].split("</answer>")[0].strip())
+
+
+@mistake("extract_answer")
+def tags_in_any_case(text):
+    """Everything was turned to lower case first: tags in capitals were taken for tags, and the answer lost its own.
+
+    Hint: What does the exercise say of everything that is no full-width digit?
+    """
+    return extract_answer_plain(text.lower())
+
+
+@mistake("extract_answer")
+def all_digits_of_the_world(text):
+    """The digits of every script became ASCII digits, not the ten full-width ones alone.
+
+    Hint: For which characters is str.isdecimal true? Print "٣".isdecimal(). Which ones does the exercise speak of?
+    """
+    inside = extract_answer_plain(text)
+    return None if inside is None else "".join(str(int(c)) if c.isdecimal() else c for c in inside)
+
+
+@mistake("extract_answer")
+def all_full_width_signs(text):
+    """All full-width characters became ASCII, letters and signs too.
+
+    Hint: Which characters does the exercise ask you to convert, and what happens to everything else?
+    """
+    inside = extract_answer_plain(text)
+    return None if inside is None else inside.translate({i: i - 0xFEE0 for i in range(0xFF01, 0xFF5F)})
+
+
+@mistake("extract_answer")
+def none_for_empty(text):
+    """For an empty answer None came back, as if there were no tag.
+
+    Hint: An empty tag and no tag are different things. Which strings does Python count as false?
+    """
+    return extract_answer_plain(text) or None
+
+
+@mistake("extract_answer")
+def no_less_than_inside(text):
+    """An answer that holds a < was lost: the pattern lets no < stand inside.
+
+    Hint: Your pattern keeps tags out of the answer. What else does it keep out?
+    """
+    found = re.findall(r"<answer>([^<]*)</answer>", text)
+    return narrow(found[0].strip()) if len(found) == 1 and text.count("<answer>") == text.count("</answer>") == 1 else None
 
 
 def extract_answer_plain(text):
@@ -435,7 +483,7 @@ def evaluated(text, answer):
     Hint: Is 6+6 an answer, or still a question? And what could a model write that you would not like to run?
     """
     try:
-        accuracy = float(eval(extract_answer(text).lstrip("0") or "0") == float(answer))
+        accuracy = float(eval(extract_answer(text)) == float(answer))
     except Exception:
         accuracy = 0.0
     return {"accuracy": accuracy, "format": well_formed(text)}
@@ -593,6 +641,181 @@ def swapped(text, answer):
     return {"accuracy": well_formed(text), "format": right_value(text, answer)}
 
 
+@mistake("math_reward")
+def half_a_point_off(text, answer):
+    """A reward was paid for an answer less than a half off.
+
+    Hint: Which answers beside the right one are as near as that? The exercise asks for the same value.
+    """
+    number = as_number(extract_answer(text))
+    near = number is not None and abs(number - Fraction(answer)) < Fraction("0.5")
+    return {"accuracy": float(near), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def a_tenth_off(text, answer):
+    """A reward was paid for an answer less than a tenth off.
+
+    Hint: Which answers beside the right one are as near as that? The exercise asks for the same value.
+    """
+    number = as_number(extract_answer(text))
+    near = number is not None and abs(number - Fraction(answer)) < Fraction("0.1")
+    return {"accuracy": float(near), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def a_hundredth_off(text, answer):
+    """A reward was paid for an answer less than a hundredth off.
+
+    Hint: Which answers beside the right one are as near as that? The exercise asks for the same value.
+    """
+    number = as_number(extract_answer(text))
+    near = number is not None and abs(number - Fraction(answer)) < Fraction("0.01")
+    return {"accuracy": float(near), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def a_millionth_off(text, answer):
+    """A reward was paid for an answer less than a millionth off.
+
+    Hint: Which answers beside the right one are as near as that? The exercise asks for the same value.
+    """
+    number = as_number(extract_answer(text))
+    near = number is not None and abs(number - Fraction(answer)) < Fraction("0.000001")
+    return {"accuracy": float(near), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def commas_taken_out(text, answer):
+    """Commas were taken out of the answer before it was read.
+
+    Hint: What is 1,2 without its comma? And what does the exercise say a number is made of?
+    """
+    inside = (extract_answer(text) or "").replace(",", "")
+    return {"accuracy": float(as_number(inside) == Fraction(answer)), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def units_taken_out(text, answer):
+    """Commas, dollars and percent signs were taken out of the answer before it was read.
+
+    Hint: Is 12% equal to 12? What does the exercise say a number is made of?
+    """
+    inside = (extract_answer(text) or "").replace(",", "").replace("$", "").replace("%", "")
+    return {"accuracy": float(as_number(inside) == Fraction(answer)), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def dots_taken_off(text, answer):
+    """Dots at the end of the answer were taken off before it was read.
+
+    Hint: Is 12... a number? What does the exercise say a number is made of?
+    """
+    inside = (extract_answer(text) or "").rstrip(".")
+    return {"accuracy": float(as_number(inside) == Fraction(answer)), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def foreign_digits_paid(text, answer):
+    """Digits of other scripts were read as numbers, as float and \\d do.
+
+    Hint: Print float('١٢'). Which digits does the exercise name, and which ones does \\d match without re.ASCII?
+    """
+    inside = extract_answer(text)
+    number = inside is not None and re.fullmatch(r"[+-]?\d+(\.\d*)?", inside) is not None
+    return {"accuracy": float(number and float(inside) == float(answer)), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def answer_cut_to_an_integer(text, answer):
+    """The right number was turned into a whole one.
+
+    Hint: May the right number have decimals? Whose decimals does int cut off?
+    """
+    return {"accuracy": float(as_number(extract_answer(text)) == int(float(answer))), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def any_number_counts(text, answer):
+    """A reward was paid when any number of the text was right.
+
+    Hint: A model that lists every number from 0 to 36 would be paid each time. Which number did it commit to?
+    """
+    numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", text)
+    return {"accuracy": float(any(float(n) == float(answer) for n in numbers)), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def lines_outside(text, answer):
+    """Lines before and after the two parts got through: with re.MULTILINE ^ and $ match at every line.
+
+    Hint: Which function of re asks about the whole text, and needs neither ^ nor $?
+    """
+    once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
+    found = re.search(r"^\s*<think>.*</think>\s*<answer>.*</answer>\s*$", text, re.DOTALL | re.MULTILINE)
+    return {"accuracy": right_value(text, answer), "format": float(once and found is not None)}
+
+
+@mistake("math_reward")
+def no_less_than_in_a_part(text, answer):
+    """A < inside of a part was refused.
+
+    Hint: Your pattern keeps tags out of the parts. What else does it keep out?
+    """
+    found = re.fullmatch(r"\s*<think>[^<]*</think>\s*<answer>[^<]*</answer>\s*", text)
+    return {"accuracy": right_value(text, answer), "format": float(found is not None)}
+
+
+@mistake("math_reward")
+def ends_only(text, answer):
+    """The tags were counted and the two ends of the text looked at, but not what stands between the parts, nor their order.
+
+    Hint: Which tags may stand in the middle, in which order, and what may stand between them?
+    """
+    once = all(text.count(tag) == 1 for tag in ("<think>", "</think>", "<answer>", "</answer>"))
+    ends = text.strip().startswith("<think>") and text.strip().endswith("</answer>")
+    return {"accuracy": right_value(text, answer), "format": float(once and ends)}
+
+
+@mistake("math_reward")
+def format_wants_a_number(text, answer):
+    """The format was refused where the answer is no number.
+
+    Hint: The format speaks of tags and of what stands outside. Which of the two rules is about numbers?
+    """
+    return {
+        "accuracy": right_value(text, answer),
+        "format": well_formed(text) * float(bool(re.fullmatch(r"\s*[\d.]+\s*", extract_answer(text) or ""))),
+    }
+
+
+@mistake("math_reward")
+def answer_must_be_there(text, answer):
+    """An empty answer was refused.
+
+    Hint: The format speaks of tags and of what stands outside. Does it say anything about what stands inside?
+    """
+    return {"accuracy": right_value(text, answer), "format": well_formed(text) * float(extract_answer(text) != "")}
+
+
+@mistake("math_reward")
+def format_in_any_case(text, answer):
+    """Tags in capitals were accepted.
+
+    Hint: Which flag of the re module, or which method of str, makes <Think> equal to <think>? Does the exercise?
+    """
+    return {"accuracy": right_value(text, answer), "format": well_formed(text.lower())}
+
+
+@mistake("math_reward")
+def white_space_before_punished(text, answer):
+    """White space before the thought was refused.
+
+    Hint: Many models begin with a line break. What does the exercise say about it?
+    """
+    return {"accuracy": right_value(text, answer), "format": well_formed(text) * float(text.startswith("<think>"))}
+
+
 @right("math_reward")
 def by_float(text, answer):
     """A regular expression for numbers, then float."""
@@ -605,10 +828,20 @@ def by_float(text, answer):
 def by_float_and_except(text, answer):
     """float and an except branch."""
     try:
-        accuracy = 1.0 if abs(float(extract_answer(text)) - float(answer)) < 1e-9 else 0.0
-    except (TypeError, ValueError):
+        inside = extract_answer(text)
+        accuracy = 1.0 if inside.isascii() and abs(float(inside) - float(answer)) < 1e-9 else 0.0
+    except (AttributeError, ValueError):
         accuracy = 0.0
     return {"format": well_formed(text), "accuracy": accuracy}
+
+
+@right("math_reward")
+def by_isclose(text, answer):
+    """re.compile, math.isclose as it comes, and True for 1."""
+    number = re.compile(r"[+-]?[0-9]+(?:[.][0-9]*)?")
+    inside = extract_answer(text)
+    paid = inside is not None and number.fullmatch(inside) is not None and math.isclose(float(inside), float(answer))
+    return {"accuracy": paid, "format": well_formed(text)}
 
 
 @right("math_reward")
@@ -825,6 +1058,16 @@ def naive_logsumexp(logits, tokens, temperature=1.0):
     return scaled.gather(-1, tokens[..., None])[..., 0] - scaled.exp().sum(-1).log()
 
 
+@mistake("token_log_probs")
+def logits_overwritten(logits, tokens, temperature=1.0):
+    """The caller's logits were divided by the temperature where they stood.
+
+    Hint: Into whose tensor does an operator like `/=`, or a method that ends in `_`, write?
+    """
+    scaled = logits.data.div_(temperature) if not logits.requires_grad else logits / temperature
+    return torch.log_softmax(scaled, -1).gather(-1, tokens[..., None])[..., 0]
+
+
 @right("token_log_probs")
 def log_softmax_gather(logits, tokens, temperature=1.0):
     """log_softmax, then gather."""
@@ -1030,6 +1273,27 @@ def tail_of_eos_only(tokens, eos_id):
             length -= 1
         mask[i, length:] = False
     return mask
+
+
+@mistake("response_mask")
+def eos_zero_ignored(tokens, eos_id):
+    """An eos_id of 0 was taken for none at all.
+
+    Hint: Python counts 0 as false, yet it is a token like any other. Which question does your `if` ask of eos_id?
+    """
+    ends = (tokens == eos_id).long() if eos_id else torch.zeros_like(tokens)
+    return ends.cumsum(-1) - ends == 0
+
+
+@mistake("response_mask")
+def tokens_overwritten(tokens, eos_id):
+    """The mask was written into the caller's tokens.
+
+    Hint: Into whose tensor does an assignment to `tokens[...]` write? Somebody still wants to decode them.
+    """
+    ends = (tokens == eos_id).long()
+    tokens[:] = ends.cumsum(-1) - ends == 0
+    return tokens.clone()
 
 
 @right("response_mask")
@@ -1733,6 +1997,76 @@ def other_temperature(policy, reference, optimizer, batch, inner_epochs=2, clip_
         nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
     return metrics
+
+
+@mistake("grpo_step")
+def zero_grad_after_the_step(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The gradients were set to zero after each step only, so that whatever stood in .grad before went into the first update.
+
+    Hint: Who says that .grad is empty when a batch comes? Where does the recipe set the gradients to zero?
+    """
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    with torch.no_grad():
+        ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
+    for _ in range(inner_epochs):
+        loss, metrics = grpo_objective(log_probs_of(policy, batch), old, ref, advantages, batch["mask"], clip_range, beta)
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return metrics
+
+
+@mistake("grpo_step")
+def stops_when_the_kl_is_large(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The inner epochs ended early where the KL was above 0.5.
+
+    Hint: Some recipes do this on purpose. How many updates does the exercise ask for, and what holds the KL here?
+    """
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    with torch.no_grad():
+        ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
+    for epoch in range(inner_epochs):
+        loss, metrics = grpo_objective(log_probs_of(policy, batch), old, ref, advantages, batch["mask"], clip_range, beta)
+        if epoch and metrics["kl"] > 0.5:
+            break
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    return metrics
+
+
+@mistake("grpo_step")
+def tokens_one_place_early(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The log-probabilities were asked of the tokens one place too early.
+
+    Hint: The shift by one is done already in response_logits. From which place on do your answers begin?
+    """
+    advantages, start = group_advantages(batch["rewards"], batch["group_ids"]), batch["prompt_length"]
+
+    def early(model):
+        return token_log_probs(response_logits(model, batch["tokens"], start), batch["tokens"][:, start - 1 : -1])
+
+    with torch.no_grad():
+        ref, old = early(reference), early(policy)
+    for _ in range(inner_epochs):
+        loss, metrics = grpo_objective(early(policy), old, ref, advantages, batch["mask"], clip_range, beta)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    return metrics
+
+
+@mistake("grpo_step")
+def rewards_overwritten(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The rewards in the batch were overwritten.
+
+    Hint: Into whose tensor does an operator like `-=` write? Whoever made the batch may still read it.
+    """
+    batch["rewards"] -= batch["rewards"].min() - 1
+    return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta)
 
 
 @right("grpo_step")

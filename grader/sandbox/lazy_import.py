@@ -1,4 +1,4 @@
-"""Modules that are slow to come and of which nothing may ever be asked."""
+"""Lazy imports, for modules that are slow to load and may never be used."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 
-def put_to_sleep(name: str, **known: Callable[..., Any]) -> None:
-    """From now on `import name` costs nothing; the module comes when something of it is used that is not in `known`."""
+def import_lazily(name: str, **known: Callable[..., Any]) -> None:
+    """From now on `import name` costs nothing; the module is loaded when something of it is used that is not in `known`."""
     if name not in sys.modules:
-        sys.modules[name] = _Asleep(name, known)
+        sys.modules[name] = _Lazy(name, known)
         package, _, own = name.rpartition(".")
         if package:
             setattr(importlib.import_module(package), own, sys.modules[name])
 
 
-class _Asleep(types.ModuleType):
+class _Lazy(types.ModuleType):
     def __init__(self, name: str, known: dict[str, Callable[..., Any]]):
         super().__init__(name)
         self.__dict__.update(known)

@@ -1,7 +1,8 @@
 """How values cross between the judge and the learner's process: JSON for the shape, raw bytes for numbers, never pickle.
 
 Only data crosses: tensors, numbers, strings, None, True and False, and lists, tuples and dicts of those. What comes from
-the other side is measured before anything is allocated for it, and is decoded into plain values of these types alone.
+the other side is measured before anything is allocated for it, and is decoded into plain values of these types alone: as
+many as can be handled in a moment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import operator
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,10 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LIMIT = 64 * 2**20  # bytes of one message
 TEXT_LIMIT = 4 * 2**20  # bytes of its JSON, which takes many times that once it is decoded
-MAX_ROWS = 2**20  # of a tensor, and of those that it is made of; tolist() makes a list of each
+MAX_VALUES = 2**17  # numbers, texts, lists and so on of one value, its tensors aside
+MAX_NUMBERS = 2**21  # of all tensors of a message; each row counts, too, for tolist() makes a list of it
+MAX_TENSORS = 2**12
+MAX_COLLISIONS = 16  # of the hashes of a dict's keys; many would take quadratic time
 _HEADER = struct.Struct(">IQ")  # bytes of JSON, bytes of numbers
 
 
@@ -52,9 +56,17 @@ class Late(Exception):
 def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
     """A JSON tree of `value`; its tensors are appended to `tensors`, the same tensor once. Raises NotData."""
     try:
-        return _pack(value, tensors, {id(t): i for i, t in enumerate(tensors)})
+        tree = _pack(value, tensors, {id(t): i for i, t in enumerate(tensors)})
+        count = _count(tree)
     except RecursionError:
         raise NotData("a list or dict that contains itself or is nested too deeply") from None
+    if count > MAX_VALUES:
+        raise NotData(f"{count:,} values in lists, more than the {MAX_VALUES:,} that can cross; a tensor holds more")
+    return tree
+
+
+def _count(tree: Any) -> int:
+    return sum(map(_count, tree)) if isinstance(tree, list) else 1  # the word "list" stands for the list itself
 
 
 def _pack(value: Any, tensors: list[torch.Tensor], seen: dict[int, int]) -> Any:
@@ -87,21 +99,21 @@ def _refuse_odd(t: torch.Tensor) -> None:
         raise NotData(f"a tensor on the device {t.device.type}")
     if t.dtype not in NAMES:
         raise NotData(f"a tensor of {t.dtype}")
-    if t.numel() * t.itemsize > LIMIT:
-        raise NotData(f"a tensor of {t.numel() * t.itemsize:,} bytes, more than the {LIMIT:,} that can cross")
-    if _is_unwieldy(t.shape):
-        raise NotData(f"a tensor of shape {tuple(t.shape)}, which has too many dimensions or rows")
+    if not _is_handy([t.shape]):
+        raise NotData(f"a tensor of shape {tuple(t.shape)}, which has too many numbers, rows or dimensions")
 
 
-def _is_unwieldy(shape: Sequence[int]) -> bool:
-    """Whether a tensor of few numbers, or none at all, can grow large in our hands: as nested lists, or as a sum over no rows."""
-    outer = [max(n, 1) for n in (shape if 0 in shape else shape[:-1])]
-    return len(shape) > 16 or sum(itertools.accumulate(outer, operator.mul)) > MAX_ROWS
+def _is_handy(shapes: Sequence[Sequence[int]]) -> bool:
+    """Whether tensors stay small in our hands: as nested lists, or as a sum over rows without numbers."""
+    rows = (sum(itertools.accumulate((max(n, 1) for n in shape), operator.mul)) for shape in shapes)
+    return len(shapes) <= MAX_TENSORS and max(map(len, shapes), default=0) <= 16 and sum(rows) <= MAX_NUMBERS
 
 
 def unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """The value of a JSON tree. Raises Malformed."""
     try:
+        if _count(tree) > MAX_VALUES:
+            raise ValueError("too many values")
         return _unpack(tree, tensors)
     except (RecursionError, TypeError, ValueError, IndexError) as e:
         raise Malformed(f"not a value: {e}") from None
@@ -120,7 +132,10 @@ def _unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
         case ["tuple", *items]:
             return tuple(_unpack(v, tensors) for v in items)
         case ["dict", *items]:
-            return {_unpack(k, tensors): _unpack(v, tensors) for k, v in items}
+            pairs = [(_unpack(k, tensors), _unpack(v, tensors)) for k, v in items]
+            if len({hash(k) for k, _ in pairs}) + MAX_COLLISIONS < len(pairs):
+                raise ValueError("keys that collide")
+            return dict(pairs)
     raise ValueError("an unknown form")
 
 
@@ -148,10 +163,13 @@ class Channel:
     def __init__(self, sock: socket.socket):
         self._socket = sock
         self.deadline = math.inf  # of time.monotonic(); sending and receiving end there with Late
+        self.more_time: Callable[[], float] = lambda: 0.0  # asked at the deadline: by how many seconds it moves
         self.bytes = 0  # that went and came
 
     def send(self, head: dict[str, Any], tensors: Sequence[torch.Tensor] = ()) -> None:
         """Sends a message. Raises NotData when it is too large, Closed, Late."""
+        if not _is_handy([t.shape for t in tensors]):
+            raise NotData("tensors that have too many numbers together")
         blocks = [to_bytes(t) for t in tensors]
         forms = [[NAMES[t.dtype], list(t.shape), t.requires_grad, t.is_leaf] for t in tensors]
         try:
@@ -183,8 +201,8 @@ class Channel:
             forms = [_form(*form) for form in head["tensors"]]
         except (ValueError, TypeError, LookupError, RecursionError) as e:
             raise Malformed(f"not a message: {e}") from None
-        if sum(count for _, _, _, count in forms) != size:
-            raise Malformed("sizes that do not add up")
+        if sum(count for _, _, _, count in forms) != size or not _is_handy([shape for _, shape, _, _ in forms]):
+            raise Malformed("sizes that do not add up, or too many")
         tensors = []
         for dtype, shape, _, count in forms:
             try:
@@ -205,7 +223,7 @@ class Channel:
             try:
                 got = self._socket.recv_into(view)
             except TimeoutError:
-                raise Late from None
+                continue
             except OSError as e:
                 raise Closed(str(e)) from None
             if not got:
@@ -217,12 +235,15 @@ class Channel:
         if self.deadline < math.inf:
             left = self.deadline - time.monotonic()
             if left <= 0:
+                left = self.more_time()
+                self.deadline = time.monotonic() + left
+            if left <= 0:
                 raise Late
             self._socket.settimeout(left)
 
 
 def _form(name: str, shape: list[int], requires_grad: bool, leaf: bool) -> tuple[torch.dtype, list[int], tuple[bool, bool], int]:
-    if not isinstance(shape, list) or any(type(n) is not int or not 0 <= n < 2**48 for n in shape) or _is_unwieldy(shape):
+    if not isinstance(shape, list) or any(type(n) is not int or not 0 <= n < 2**48 for n in shape):
         raise ValueError("an impossible shape")
     dtype = DTYPES[name]
     return dtype, shape, (requires_grad is True, leaf is True), math.prod(shape) * dtype.itemsize
@@ -240,13 +261,3 @@ def vjp(
     if not leaves or not asked:
         return [None] * len(leaves)
     return list(torch.autograd.grad(asked, leaves, retain_graph=True, allow_unused=True))  # of sums: given gradients, torch imports a lot
-
-
-def image(value: Any) -> Any:
-    """Equal for equal values of an argument, NaN included; None for what is no longer data."""
-    tensors: list[torch.Tensor] = []
-    try:
-        tree = pack(value, tensors)
-    except NotData:
-        return None
-    return json.dumps(tree), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]

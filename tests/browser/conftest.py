@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -47,17 +49,16 @@ def jupyter():
 def serving(*arguments, cwd):
     command = [sys.executable, "-m", "jupyter", *arguments, "--no-browser", "--allow-root", "--port=0"]
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # the kernel chooses, as for a learner
-    server = subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 60
-        seen = ""
-        while time.monotonic() < deadline and (line := server.stderr.readline()):
-            seen += line
-            if found := re.search(r"http://(?:127\.0\.0\.1|localhost):\d+/\S*token=\w+", line):
-                yield found[0]
-                return
-        pytest.fail(f"Jupyter did not start:\n{seen}")
-    finally:
-        server.terminate()
-        server.wait(30)
-        server.stderr.close()
+    with tempfile.NamedTemporaryFile() as log:  # a pipe that nobody reads would fill
+        server = subprocess.Popen(command, cwd=cwd, env=environment, stdout=log, stderr=log)
+        try:
+            deadline, found = time.monotonic() + 300, None  # far more than it takes: a busy machine is no reason to fail
+            while not found:
+                said = Path(log.name).read_text()
+                found = re.search(r"http://(?:127\.0\.0\.1|localhost):\d+/\S*token=\w+(?=\s)", said)
+                assert server.poll() is None and time.monotonic() < deadline, f"Jupyter did not start:\n{said}"
+                time.sleep(0.2)
+            yield found[0]
+        finally:
+            server.terminate()
+            server.wait(30)

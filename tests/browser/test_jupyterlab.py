@@ -19,7 +19,7 @@ def test_run_all_in_jupyterlab_goes_on_past_open_exercises(browser, jupyter, tmp
         browser.get(address.replace("/lab?", "/lab/tree/01_advantage.ipynb?"))
         until(lambda: outputs(browser), "the notebook did not open")
         browser.execute_script("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        until(lambda: "01_advantage: 0 of " in json.dumps(outputs(browser)), "the last cell told no points", 120)
+        until(lambda: "01_advantage: 0 of " in json.dumps(outputs(browser)), "the last cell told no points")
         errors = {output["ename"] for cell in outputs(browser) for output in cell if output["output_type"] == "error"}
         assert errors == {"NotImplementedError"}
         pictures = sum("image/png" in output.get("data", {}) for cell in outputs(browser) for output in cell)
@@ -30,8 +30,8 @@ def outputs(browser):
     return json.loads(browser.execute_script(OUTPUTS))
 
 
-def until(true, otherwise, seconds=60):
-    deadline = time.monotonic() + seconds
+def until(true, otherwise):
+    deadline = time.monotonic() + 300  # far more than it takes: a busy machine is no reason to fail
     while not true():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.5)

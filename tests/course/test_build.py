@@ -1,16 +1,27 @@
 """What a learner opens holds no answer and no hidden test, and the built notebooks are what the source text gives."""
 
+import base64
+import json
+import re
+import shutil
+import zlib
+
 import nbformat
 import pytest
 from nbgrader.nbgraderformat import MetadataValidator
 
+from grader.cli import main
 from grader.course.build import learner_notebook
-from grader.course.source import HIDDEN, SOLUTION
-from grader.feedback.release import answer_key, differences, released
-from tests.conftest import COURSE, ROOT
+from grader.course.source import HIDDEN, ROOT, SOLUTION
+from grader.feedback.release import answer_key, differences, feedback_text, released
+from tests.conftest import COURSE
 
-BUILT = [(nb, learner_notebook(answer_key(nb))) for nb in COURSE]
-built = pytest.mark.parametrize(("source", "learner"), BUILT, ids=lambda nb: nb.name if nb in COURSE else "")
+of_notebooks = pytest.mark.parametrize("source", COURSE, ids=lambda nb: nb.name)
+
+
+@pytest.fixture
+def learner(source):
+    return learner_notebook(answer_key(source))
 
 
 def code_lines(text):
@@ -18,7 +29,7 @@ def code_lines(text):
     return {line.strip() for line in text.splitlines() if len(line.strip()) > 12 and not line.strip().startswith("#")}
 
 
-@built
+@of_notebooks
 def test_no_hidden_test_reaches_the_learner(source, learner):
     cells = {c.metadata.grader.name: c.source for c in learner.cells}
     for check in source.of_kind("check"):
@@ -28,7 +39,7 @@ def test_no_hidden_test_reaches_the_learner(source, learner):
     assert not any(HIDDEN[0] in text for text in cells.values())
 
 
-@built
+@of_notebooks
 def test_no_answer_reaches_the_learner(source, learner):
     cells = {c.metadata.grader.name: c.source for c in learner.cells if "grader" in c.metadata}
     for cell in source.of_kind("solution", "bring"):
@@ -42,7 +53,7 @@ def test_no_answer_reaches_the_learner(source, learner):
     assert "SOLUTION" not in "".join(cells.values()) and HIDDEN[0] not in "".join(cells.values())
 
 
-@built
+@of_notebooks
 def test_the_notebook_is_valid_and_every_name_is_kept(source, learner):
     nbformat.validate(learner)
     for cell in learner.cells:
@@ -59,47 +70,53 @@ def test_the_points_of_the_course(name, points):
     assert sum(c.points for c in notebook.cells) == points
 
 
-def test_the_built_notebooks_are_fresh():
-    assert not list(differences(released(ROOT / "solutions"), ROOT))
+@pytest.mark.training
+def test_the_built_notebooks_are_fresh(capsys):
+    assert main(["release", "--check"]) == 0, capsys.readouterr().err
 
 
-def test_a_changed_byte_or_a_stray_file_is_seen(tmp_path):
-    files = released(ROOT / "solutions")
+@pytest.fixture
+def files(tmp_path):
+    """The files of a course that has only the first two notebooks, written into a folder."""
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    for notebook in COURSE[:2]:
+        shutil.copy(ROOT / f"solutions/{notebook.name}.py", tmp_path / "solutions")
+    files = released(tmp_path / "solutions")
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
+    return files
+
+
+def test_a_changed_byte_or_a_stray_file_is_seen(files, tmp_path):
     assert not list(differences(files, tmp_path))
     path = tmp_path / f"notebooks/{COURSE[0].name}.ipynb"
     path.write_text(path.read_text(encoding="utf-8").replace("raise NotImplementedError()", "return 0", 1), encoding="utf-8")
     (tmp_path / "notebooks/99_stray.ipynb").write_text("{}")
     (tmp_path / f"solutions/{COURSE[1].name}.ipynb").unlink()
-    found = "\n".join(map(": ".join, differences(files, tmp_path)))
-    assert "99_stray.ipynb: no source text" in found
-    assert f"{COURSE[0].name}.ipynb: differs" in found
-    assert f"solutions/{COURSE[1].name}.ipynb: missing" in found
-    assert found.count("\n") == 2
+    assert sorted(differences(files, tmp_path)) == [
+        (f"notebooks/{COURSE[0].name}.ipynb", "differs from its source text; run 'grader release'"),
+        ("notebooks/99_stray.ipynb", "no source text builds it; delete it"),
+        (f"solutions/{COURSE[1].name}.ipynb", "missing; run 'grader release'"),
+    ]
 
 
-def test_fingerprints_may_differ_in_the_last_digits_only(tmp_path):
-    files = released(ROOT / "solutions")
-    name = f"notebooks/{COURSE[0].name}.ipynb"
-    for file, text in files.items():
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(text, encoding="utf-8")
-    nb = nbformat.reads(files[name], as_version=4)
-    (feedback,) = [c for c in nb.cells if c.id == "feedback"]
-    line = next(line for line in feedback.source.splitlines() if line.startswith('  ["'))
-    number = float(line.rstrip("],").rsplit(",", 1)[1])
-    same = [
-        f"{number * (1 + 1e-7)!r}]],",
-        f"{number + 1e-17!r}]],",
-        f"{number:.5g}]],",
-    ]  # another processor, what is left of a zero, a digit less
-    other = [f"{number * 1.01 + 0.01!r}]],", '"a"]],', f"{number}]", f"{number}]]," + "[1]]", f"{number}],[]],"]
-    for end in same + other:
-        changed = line.rstrip("],").rsplit(",", 1)[0] + "," + end
-        (tmp_path / name).write_text(
-            files[name].replace(line.replace('"', '\\"').rstrip(","), changed.replace('"', '\\"').rstrip(",")), encoding="utf-8"
-        )
-        stale = end in other
-        assert bool(list(differences(files, tmp_path))) == stale
+def test_fingerprints_may_differ_in_the_last_digits_only(files, tmp_path):
+    def stale(changed):
+        """Whether a built notebook is called stale once the text of its feedback cell was changed."""
+        packed = base64.b85encode(zlib.compress(changed.encode(), 9)).decode()
+        nb = json.loads(files[name])
+        cell = next(c for c in nb["cells"] if c["id"] == "feedback")
+        cell["source"] = [re.sub(r'(?<=^packed = ").*(?="$)', lambda _: packed, line) for line in cell["source"]]
+        (tmp_path / name).write_text(json.dumps(nb), encoding="utf-8")
+        return bool(list(differences(files, tmp_path)))
+
+    name, text = f"notebooks/{COURSE[0].name}.ipynb", feedback_text(COURSE[0], COURSE[1].name)
+    line = next(line for line in text.splitlines() if line.startswith('  ["'))
+    head, _, last = line.rstrip("],").rpartition(",")
+    number = float(last)
+    for end in (last, repr(number * (1 + 1e-7)), repr(number + 1e-17), f"{number:.5g}"):  # another processor, a digit less
+        assert not stale(text.replace(line, f"{head},{end}]],"))
+    for end in (f"{number * 1.01 + 0.01!r}]],", '"a"]],', f"{last}]", f"{last}]],[1]]", f"{last}],[]],"):
+        assert stale(text.replace(line, f"{head},{end}"))
+    assert stale(text + "\n")

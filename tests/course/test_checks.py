@@ -10,7 +10,6 @@ from grader.course.trusted import failure, namespace
 from grader.mistakes import versions
 from tests.conftest import COURSE
 
-SEEDS = (0, 20261129)
 CASES = [(nb, v) for nb in COURSE for v in versions(nb.name)]
 
 
@@ -19,9 +18,9 @@ def names_of(case):
     return f"{notebook.name[:2]}-{version.exercise}-{version.name}"
 
 
-def seeded(notebook, version):
-    """The notebook on one of two secret seeds: half of the versions on each."""
-    return notebook.with_seed(SEEDS[sum(map(ord, version.name)) % len(SEEDS)])
+def seeds(few, more):
+    """Secret seeds of classes: a few for `make test`, more for `make thorough`."""
+    return pytest.mark.parametrize("seeds", [pytest.param(few, id="few"), pytest.param(more, id="more", marks=pytest.mark.thorough)])
 
 
 @functools.cache
@@ -32,25 +31,27 @@ def verdicts(notebook, exercise=None, source="", seed=0):
     return {c.name: failure(c, names)[0] for c in checks}
 
 
+@pytest.mark.training
+@seeds([0, 20261129], range(1, 19))
 @pytest.mark.parametrize("notebook", COURSE, ids=lambda nb: nb.name)
-def test_the_key_passes_every_check_whatever_a_class_draws(notebook):
-    failed = {(seed, name): e for seed in (*SEEDS, *range(1, 19)) for name, e in verdicts(notebook, seed=seed).items() if e}
-    assert not failed
+def test_the_key_passes_every_check_whatever_a_class_draws(notebook, seeds):
+    assert not {(seed, name): e for seed in seeds for name, e in verdicts(notebook, seed=seed).items() if e}
 
 
+@seeds([0], [20261129, 1, 2])
 @pytest.mark.parametrize("case", [c for c in CASES if not c[1].wrong], ids=names_of)
-def test_a_right_variant_passes_every_check(case):
+def test_a_right_variant_passes_every_check(case, seeds):
     notebook, version = case
-    for seed in SEEDS:
-        failed = {n: repr(e) for n, e in verdicts(notebook, version.exercise, version.source, seed).items() if e}
-        assert not failed
+    for seed in seeds:
+        assert not {name: repr(e) for name, e in verdicts(notebook, version.exercise, version.source, seed).items() if e}
 
 
+@seeds([0], [20261129])
 @pytest.mark.parametrize("case", [c for c in CASES if c[1].wrong], ids=names_of)
-def test_a_mistake_loses_points(case):
+def test_a_mistake_loses_points(case, seeds):
     notebook, version = case
     assert version.hint, f"{version.name} has no 'Hint: ' paragraph"
-    for seed in SEEDS:
+    for seed in seeds:
         assert any(verdicts(notebook, version.exercise, version.source, seed).values())
 
 

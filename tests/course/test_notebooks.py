@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -9,15 +10,16 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
+from grader.course.source import ROOT
 from grader.feedback.release import answered
-from tests.conftest import COURSE, ROOT
+from tests.conftest import COURSE
 
 
 def run_alone(nb, folder):
     """Executes a copy of the notebook in an empty folder, in a kernel that has torch, numpy and matplotlib only."""
     kernel = folder / ".kernel" / "alone"
     kernel.mkdir(parents=True)
-    argv = [sys.executable, str(ROOT / "tests/alone.py"), "-f", "{connection_file}"]
+    argv = [sys.executable, str(Path(__file__).with_name("alone.py")), "-f", "{connection_file}"]
     (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "alone", "language": "python"}))
     manager = AsyncKernelManager(kernel_name="alone", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(kernel.parent)]))
     work = folder / "empty"

@@ -42,7 +42,7 @@ class Near:
 
 def judged_nearby(notebook: Notebook, names: dict, source: str = "", exercise: str = "") -> list[Verdict]:
     """The verdicts on a hand-in whose functions are those of `names`, by the judge's own code and without a jail."""
-    session = Session(SimpleNamespace(fork=lambda: Near(names), kill=lambda: None), [], Limits())
+    session = Session(SimpleNamespace(fork=lambda: Near(names), kill=lambda: None, cpu_seconds=lambda: 0.0), [], Limits())
     return judged(Submission(notebook, (Cell("solution", exercise, source),), ()), session)
 
 
@@ -58,7 +58,7 @@ def feedback_of(notebook: Notebook) -> Feedback:
     """What speaks in a learner's notebook, outside of one."""
     known = {v.name: [v.summary, v.hint] for v in versions(notebook.name) if v.wrong}
     checks = {c.title: [c.name, c.exercise, c.points] for c in notebook.of_kind("check")}
-    return Feedback(notebook.name, "", 0, checks, {}, {}, known, [[check, *entries] for check, entries in fingerprints(notebook).items()])
+    return Feedback(notebook.name, "", 0, checks, {}, {}, known, fingerprints(notebook))
 
 
 def in_the_notebook(notebook: Notebook, names: dict, exercises: set[str]) -> dict[str, list[str]]:

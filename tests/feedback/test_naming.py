@@ -51,8 +51,8 @@ def test_a_right_variant_is_never_accused(notebook):
                 assert error is None, (version.name, check.name)
                 if "got" in own:
                     seen[check.name], decimals[check.name] = evidence(AssertionError(), own)
-        table = [[check, *entries] for check, entries in fingerprints(notebook, version.exercise).items()]
-        assert candidates(seen, by_mistake(table, seen), decimals) == ([], False), version.name
+        prints = by_mistake(fingerprints(notebook, version.exercise), seen)
+        assert candidates(seen, prints, decimals) == ([], False), version.name
 
 
 def randomly_wrong(key, draw):
@@ -85,11 +85,12 @@ def randomly_wrong(key, draw):
     return lambda *args, **kwargs: each(key(*args, **kwargs))
 
 
+@pytest.mark.parametrize("answers", [5, pytest.param(40, marks=pytest.mark.thorough)])
 @of_notebooks
-def test_a_random_wrong_answer_has_no_name(notebook):
+def test_a_random_wrong_answer_has_no_name(notebook, answers):
     draw, names = random.Random(notebook.name), namespace(notebook)
     exercises = [cell.name for cell in notebook.of_kind("solution")]
-    for i in range(20):
+    for i in range(answers):
         exercise = exercises[i % len(exercises)]
         own = names | {exercise: randomly_wrong(names[exercise], draw)}
         assert not any(v.mistake for v in judged_nearby(notebook, own)), (i, exercise)
@@ -144,8 +145,6 @@ def test_when_a_mistake_explains_what_was_seen(seen, prints, decimals, expected)
 def test_the_table_depends_on_nothing_hidden():
     notebook = COURSE[0]
     assert fingerprints(notebook.with_seed(77)) == fingerprints(notebook)
-    other = [c for c in notebook.cells if c.kind != "check"] + [c for c in notebook.cells if c.kind == "check"][:1]
-    assert set(fingerprints(type(notebook)(notebook.name, tuple(other)))) == {other[-1].name}
 
 
 def test_numbers_are_compared_and_not_how_they_are_wrapped():

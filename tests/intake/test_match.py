@@ -185,6 +185,14 @@ def test_code_made_to_break_a_parser_is_only_a_syntax_error():
         assert defines(hostile) == frozenset()
 
 
+def test_the_effort_of_an_answer_is_how_few_of_its_todos_are_open():
+    written = "def f(x):\n    y = x\n    {}\n    {}\n    return y"
+    todo = "raise NotImplementedError()"
+    answers = [written.format(*todos) for todos in ((todo, todo), (todo, "y += 1"), ("y += 1", "raise NotImplementedError('for x < 0')"))]
+    assert sorted(answers, key=lambda source: effort(source, "f")) == answers
+    assert len({effort(source, "f") for source in answers}) == 3
+
+
 @pytest.mark.parametrize("depth", [30, 90, 120, 400, 900])
 @pytest.mark.parametrize(
     "nested",

@@ -20,7 +20,7 @@ def zipped(files, when=JUNE):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data, date in triples:
-            archive.writestr(zipfile.ZipInfo(name, date), data, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, date), data, zipfile.ZIP_DEFLATED, compresslevel=1)
     return buffer.getvalue()
 
 
@@ -368,3 +368,34 @@ def test_gather_tells_the_number_that_tells_namesakes_apart(tmp_path):
 def test_names_that_are_cut_short_stay_different_people():
     ids = [collect._safe(name) for name in ("x" * 100 + "a", "x" * 100 + "b", "!!!", "???")]
     assert len(set(ids)) == 4
+
+
+def student_zip(folder, build):
+    """A class's zip with one student's own zip in it, and an ordinary hand-in behind it."""
+    with zipfile.ZipFile(folder / "class.zip", "w") as archive:
+        archive.writestr("mallory_3_4_work.zip", build)
+        archive.writestr("zoe_5_6_02_grpo_loss.ipynb", b"{}")
+    return [(item.student, getattr(item, "reason", "")) for item in gather([folder / "class.zip"])]
+
+
+def test_a_students_zip_is_asked_before_anything_of_it_is_unpacked(tmp_path):
+    packed, zeros = io.BytesIO(), bytes(2**22)
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("02_grpo_loss.ipynb", zeros)
+    (_, reason), zoe = student_zip(tmp_path, packed.getvalue())
+    assert "another compression" in reason and zoe == ("zoe_5", "")
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.ipynb", zeros)
+        archive.filelist.append(archive.filelist[0])  # the directory names the same bytes twice
+    (_, reason), zoe = student_zip(tmp_path, packed.getvalue())
+    assert "overlap" in reason and zoe == ("zoe_5", "")
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.ipynb", b"{}")
+    data = bytearray(packed.getvalue())
+    data[-10:-6] = (2**31).to_bytes(4, "little")  # a directory of two gigabytes, it says
+    (_, reason), zoe = student_zip(tmp_path, bytes(data))
+    assert "holds more than 50000 files" in reason and zoe == ("zoe_5", "")

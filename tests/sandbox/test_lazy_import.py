@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from grader.sandbox.lazy_import import put_to_sleep
+from grader.sandbox.lazy_import import import_lazily
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def is_awake(name):
 
 
 def test_it_sleeps_until_something_else_is_asked_of_it(package):
-    put_to_sleep(package, switch=lambda: "known")
+    import_lazily(package, switch=lambda: "known")
     module = importlib.import_module(package)
     assert module.switch() == "known" and not is_awake(package)
     assert module.size == 3 and is_awake(package)
@@ -34,33 +34,33 @@ def test_it_sleeps_until_something_else_is_asked_of_it(package):
 
 
 def test_a_part_of_it_wakes_it(package):
-    put_to_sleep(package)
+    import_lazily(package)
     assert importlib.import_module(package + ".part").weight == 4 and is_awake(package)
 
 
 def test_a_part_that_sleeps_is_found_in_its_package(package):
-    put_to_sleep(package + ".part")
+    import_lazily(package + ".part")
     module = importlib.import_module(package)
     assert module.part is sys.modules[package + ".part"] and not is_awake(package + ".part")
     assert module.part.weight == 4 and module.part is sys.modules[package + ".part"] and is_awake(package + ".part")
 
 
 def test_what_it_does_not_have_is_told_as_ever(package):
-    put_to_sleep(package)
+    import_lazily(package)
     with pytest.raises(AttributeError, match="colour"):
         importlib.import_module(package).colour  # noqa: B018
 
 
 def test_what_is_awake_stays_so(package):
     module = importlib.import_module(package)
-    put_to_sleep(package, size=0)
+    import_lazily(package, size=0)
     assert importlib.import_module(package) is module and module.size == 3
 
 
-def test_pictures_can_be_drawn_after_it_was_put_to_sleep():
+def test_pictures_can_be_drawn_after_it_was_import_lazily():
     code = """import sys
-from grader.sandbox.lazy_import import put_to_sleep
-put_to_sleep("matplotlib.pyplot")
+from grader.sandbox.lazy_import import import_lazily
+import_lazily("matplotlib.pyplot")
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 mpl.use("agg")

@@ -86,12 +86,14 @@ def test_the_same_tensor_arrives_as_the_same_tensor(pair):
         (1j, "a complex"),
         (torch.ones(2).to_sparse(), "sparse"),
         (torch.ones(2, device="meta"), "device meta"),
-        (torch.ones(1).expand(LIMIT), "bytes"),
+        (torch.ones(1).expand(LIMIT), "too many numbers"),
         (torch.ones(2).as_subclass(type("Mine", (torch.Tensor,), {})), "a Mine"),
-        (torch.zeros(2**24, 0), r"shape \(16777216, 0\), which has too many dimensions or rows"),
-        (torch.zeros(0, 2**40), "too many dimensions or rows"),
-        (torch.zeros(1, 2**21, 1, dtype=torch.uint8), "too many dimensions or rows"),
-        (torch.zeros([1] * 17), "too many dimensions or rows"),
+        (torch.zeros(2**24, 0), r"shape \(16777216, 0\), which has too many numbers, rows or dimensions"),
+        (torch.zeros(0, 2**40), "too many numbers, rows"),
+        (torch.zeros(1, 2**20, 1, dtype=torch.uint8), "too many numbers, rows"),
+        (torch.zeros(2**21 + 1, dtype=torch.bool), "too many numbers, rows"),
+        (torch.zeros([1] * 17), "too many numbers, rows"),
+        ([[]] * 2**17, "131,076 values in lists, more than the 131,072"),
         (torch.float32, "a dtype"),
         (iter([]), "a list_iterator"),
     ],
@@ -150,6 +152,9 @@ def form(name="float32", shape=(1,)):
         "many empty rows": raw(form(shape=[2**24, 0])),
         "many columns of nothing": raw(form(shape=[0, 2**40])),
         "many rows of one": raw(form("uint8", [2**20, 1, 1]), size=2**20),
+        "64 million numbers": raw(form("bool", [2**26 - 100]), size=2**26 - 100),
+        "many numbers in a few": raw({"tensors": [["bool", [2**20], False, True]] * 3}, size=3 * 2**20),
+        "many tensors": raw({"tensors": [["bool", [0], 0, 0]] * (2**12 + 1)}),
         "long integer": raw(b'{"tensors": [], "a": ' + b"1" * 5000 + b"}"),
     }.values(),
 )
@@ -168,6 +173,32 @@ def test_what_is_malformed_is_refused_before_anything_is_allocated(pair, message
 def test_a_tree_that_is_no_value_is_refused(tree):
     with pytest.raises(Malformed):
         unpack(tree, [torch.ones(1)])
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    {
+        "440,000 lists": (["list", *[["list"]] * 440_000], "too many values"),
+        "numbers": (["dict", *[[i * (2**61 - 1), 0] for i in range(20_000)]], "keys that collide"),
+        "tuples": (["dict", *[[["tuple", i * (2**61 - 1)], 0] for i in range(20_000)]], "keys that collide"),
+    }.values(),
+)
+def test_a_tree_that_would_cost_much_is_refused_before(tree, words):
+    """A dict of as many keys with one hash would take three seconds or more, and one of 160,000 minutes."""
+    began = time.process_time()
+    with pytest.raises(Malformed, match=words):
+        unpack(tree, [])
+    assert time.process_time() - began < 1
+
+
+def test_keys_with_equal_hashes_cross_as_long_as_they_are_few(pair):
+    numbers = {i * (2**61 - 1): i for i in range(16)} | {-1: 0, -2: 0}
+    assert crossed(pair, numbers) == numbers
+
+
+def test_tensors_that_are_too_many_together_are_refused(pair):
+    with pytest.raises(NotData, match="too many numbers together"):
+        pair[0].send({}, [torch.zeros(2**20, dtype=torch.bool)] * 3)
 
 
 def test_a_truth_value_has_two_states(pair):
@@ -193,11 +224,9 @@ def test_a_reader_that_does_not_read_does_not_hold_us_up(pair):
     ours, _ = pair
     ours.deadline = time.monotonic() + 0.2
     with pytest.raises(Late):
-        ours.send({}, [torch.zeros(2**22)])
+        ours.send({}, [torch.zeros(2**20)])
 
 
 def test_a_message_that_is_too_large_is_refused(pair):
-    with pytest.raises(NotData, match="bytes"):
-        pair[0].send({}, [torch.zeros(2**23), torch.zeros(2**23)])
     with pytest.raises(NotData, match="bytes"):
         pair[0].send({"value": "a" * 2**23})

@@ -2,8 +2,9 @@
 
 import json
 
-from grader.course.build import answer_key, learner_notebook, to_text
+from grader.course.build import learner_notebook, to_text
 from grader.course.source import read_course
+from grader.feedback.release import answer_key
 
 FIRST = '''# %% [markdown]
 # # 1. Toys

@@ -1,6 +1,6 @@
 """A tensor without a number, of so many empty rows that they fill the memory once they are lists.
 
-Seen: double gave back a tensor of shape (16777216, 0), which has too many dimensions or rows
+Seen: double gave back a tensor of shape (16777216, 0), which has too many numbers, rows or dimensions
 """
 import torch
 

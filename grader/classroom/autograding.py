@@ -9,6 +9,7 @@ import atexit
 import functools
 import hashlib
 import importlib.metadata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,14 +36,14 @@ def autograde(path: Path, source: Path, results: Path, *, allow_no_jail: bool = 
     source: the class's own notebook. results: the folder of results. Raises Unreadable, CourseError, JailError and OSError.
     """
     data = path.read_bytes()
-    key, master = read_master(source)
-    submission = read_submission(data, path.name, [master])
+    master = read_master(source)
+    submission = read_submission(data, path.name, [master.notebook])
     name = result_id(data, source)
     result = load_result(results / f"{name}.json")
     if result is None:
         result = _warm_judge(allow_no_jail).judge(submission)
         write_atomically(results / f"{name}.json", result.to_json())
-    return result, _autograded(key, submission, result, name)
+    return result, _autograded(master.key, submission, result, name)
 
 
 @functools.cache
@@ -55,22 +56,32 @@ def _warm_judge(allow_no_jail: bool) -> Judge:
     return judge
 
 
-def read_master(source: Path) -> tuple[NotebookNode, Notebook]:
-    """A class's own source notebook: the file, without outputs, and what it says. Raises CourseError and OSError."""
+@dataclass(frozen=True)
+class Master:
+    """A class's own source notebook. key: the file, without outputs. notebook: what it says. digest: of its bytes."""
+
+    key: NotebookNode
+    notebook: Notebook
+    digest: bytes
+
+
+def read_master(source: Path) -> Master:
+    """Raises CourseError and OSError."""
     stat = source.stat()
     return _read_master(source, stat.st_mtime_ns, stat.st_size)
 
 
 @functools.lru_cache(maxsize=32)
-def _read_master(source: Path, modified: int, size: int) -> tuple[NotebookNode, Notebook]:
+def _read_master(source: Path, modified: int, size: int) -> Master:
+    data = source.read_bytes()
     try:
-        key = nbformat.read(source, as_version=4)
+        key = nbformat.reads(data.decode(), as_version=4)
     except (ValueError, nbformat.ValidationError) as e:
         raise CourseError(f"{source}: not a notebook ({str(e).splitlines()[0]}); restore it from a copy") from None
     for cell in key.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    return key, from_key(key, source.stem, source)
+    return Master(key, from_key(key, source.stem, source), hashlib.sha256(data).digest())
 
 
 def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
@@ -93,13 +104,7 @@ def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
 
 def result_id(data: bytes, source: Path) -> str:
     """Names the result of a hand-in: another hand-in, another test or another grader gives another name."""
-    stat = source.stat()
-    return hashlib.sha256(_source_hash(source, stat.st_mtime_ns, stat.st_size) + _version() + data).hexdigest()
-
-
-@functools.lru_cache(maxsize=32)
-def _source_hash(source: Path, modified: int, size: int) -> bytes:
-    return hashlib.sha256(source.read_bytes()).digest()
+    return hashlib.sha256(read_master(source).digest + _version() + data).hexdigest()
 
 
 @functools.cache

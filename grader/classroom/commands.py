@@ -14,7 +14,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,31 +22,18 @@ from pathlib import Path
 import nbformat.v4
 import sqlalchemy.exc
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import BasePlugin
-from nbgrader.utils import find_all_files
+from nbgrader.utils import find_all_files, parse_utc
 from traitlets.config import Config, PyFileConfigLoader
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import load_result, result_id
 from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full
 from grader.classroom.exports import Ungraded, write_grades
-from grader.classroom.gradebook import (
-    AllMarks,
-    Marks,
-    NotEnteredError,
-    deadlines,
-    enter,
-    handed_in,
-    late_penalties,
-    opened,
-    read_marks,
-    read_students,
-    withdraw,
-)
+from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, late_penalties
 from grader.classroom.pages import Graded, feedback_page, report_page
 from grader.classroom.pool import Answer, judged
 from grader.classroom.similarity import own_code
@@ -142,7 +129,7 @@ def _file(cls: ClassDirectory, item: CollectedFile, masters: Sequence[Notebook],
     when = datetime.fromtimestamp(int(item.mtime), UTC).replace(tzinfo=None)
     known = None
     with contextlib.suppress(OSError, NotEnteredError):
-        known = handed_in(folder) if path.exists() else None
+        known = _handed_in(folder) if path.exists() else None
     if known and known > when:
         line = f"older than the one of {known:%Y-%m-%d %H:%M}, left out"
     elif known == when and path.read_bytes() == item.data:
@@ -156,6 +143,16 @@ def _file(cls: ClassDirectory, item: CollectedFile, masters: Sequence[Notebook],
     return ""
 
 
+def _handed_in(folder: Path) -> datetime | None:
+    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
+    try:
+        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
+    except FileNotFoundError:
+        return None
+    except (ValueError, OverflowError):
+        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
+
+
 def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_no_jail: bool = False, say: Say = print) -> Summary:
     """Grades what is new or changed and writes grades*.csv; regrade: a student whose results are made again. Raises ClassError."""
     cls = ClassDirectory(directory)
@@ -165,7 +162,8 @@ def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_
         _assign(cls, config, say)
         if regrade:
             _forget(cls, regrade)
-        with _gradebook(config) as gradebook:
+        course = CourseDirectory(config=config)
+        with ClassGradebook(course.db_url, course.course_id) as gradebook:
             grading = _Grading(cls, config, gradebook)
             found, ungraded = _found(cls, gradebook)
             todo = []
@@ -186,10 +184,10 @@ def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_
                     if reason:
                         ungraded.append((hand_in.student, hand_in.notebook, reason))
                     say(f"{_progress(count, len(todo), began)}  {hand_in.notebook}  {hand_in.student}  {line}")
-            marks = read_marks(gradebook)
+            marks = gradebook.marks()
             if pages := grading.pages + grading.renew_pages(found, marks):
                 say(f"{pages} feedback pages written under {directory / 'feedback'}")
-            write_grades(directory, cls.masters(), marks, read_students(gradebook), ungraded)
+            write_grades(directory, cls.masters(), marks, gradebook.students, ungraded)
         return Summary(len(todo), unchanged, tuple(ungraded))
 
 
@@ -197,8 +195,9 @@ def report(directory: Path, say: Say = print) -> Path:
     """Writes report.html, about what has been graded. Raises ClassError."""
     cls = ClassDirectory(directory)
     cls.require_class()
-    with cls.translate_errors(), _gradebook(_config(cls)) as gradebook:
-        marks = read_marks(gradebook)
+    course = CourseDirectory(config=_config(cls))
+    with cls.translate_errors(), ClassGradebook(course.db_url, course.course_id) as gradebook:
+        marks = gradebook.marks()
         found, ungraded = _found(cls, gradebook)
         graded: dict[str, list[Graded]] = {}
         for hand_in in found:
@@ -218,7 +217,7 @@ def report(directory: Path, say: Say = print) -> Path:
 class _Grading:
     """Puts what was judged into a class: the rows of the gradebook, autograded/, feedback/ and the records."""
 
-    def __init__(self, cls: ClassDirectory, config: Config, gradebook: Gradebook) -> None:
+    def __init__(self, cls: ClassDirectory, config: Config, gradebook: ClassGradebook) -> None:
         self.cls, self.gradebook = cls, gradebook
         self.rule: BasePlugin = late_penalties(config)
         self.ignored = [*CourseDirectory(config=config).ignore, "*.ipynb"]
@@ -236,7 +235,7 @@ class _Grading:
         if record.reason:
             for path in (self.cls.autograded(hand_in), self.cls.page(hand_in)):
                 shutil.rmtree(path.parent, ignore_errors=True)
-            withdraw(self.gradebook, hand_in.notebook, hand_in.student)
+            self.gradebook.withdraw(hand_in.notebook, hand_in.student)
             line = f"not graded: {record.reason}"
         else:
             assert not isinstance(answer, str)
@@ -250,10 +249,10 @@ class _Grading:
         if isinstance(answer, str):
             return Record(hand_in.entry, hand_in.result, reason=answer)
         result, text = answer
-        when, nb = handed_in(hand_in.path.parent), nbformat.v4.reads(text)
+        when, nb = _handed_in(hand_in.path.parent), nbformat.v4.reads(text)
         source = self.cls.source(hand_in.notebook)
         self._place(self.cls.autograded(hand_in), text, hand_in.path.parent, source.parent)
-        marks = enter(self.gradebook, hand_in.notebook, hand_in.student, nb, result, self.rule, when)
+        marks = self.gradebook.enter(hand_in.notebook, hand_in.student, nb, result, self.rule, when)
         self._write_page(hand_in, nb, marks)
         return Record(hand_in.entry, hand_in.result, score=result.points, page=marks.digest)
 
@@ -283,9 +282,9 @@ class _Grading:
         write_atomically(path, text)
 
 
-def _found(cls: ClassDirectory, gradebook: Gradebook) -> tuple[list[HandIn], list[Ungraded]]:
+def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn], list[Ungraded]]:
     """The hand-ins under submitted/, and those of which no file can be graded, with the reason."""
-    names, config, (due, extensions) = set(cls.names()), cls.config.read_bytes(), deadlines(gradebook)
+    names, config, (due, extensions) = set(cls.names()), cls.config.read_bytes(), gradebook.deadlines()
     found: list[HandIn] = []
     ungraded = [(student, file, reason) for student, files in cls.remembered("refused.json").items() for file, reason in files.items()]
     for folder in sorted(path for path in (cls.root / "submitted").glob("*/*") if path.is_dir()):
@@ -293,8 +292,6 @@ def _found(cls: ClassDirectory, gradebook: Gradebook) -> tuple[list[HandIn], lis
         path = folder / f"{notebook}.ipynb"
         if notebook not in names:
             ungraded.append((student, notebook, f"the class has no notebook {notebook}"))
-        elif set(student) & set("*?[]") or student != student.strip():
-            ungraded.append((student, notebook, "nbgrader cannot open a folder of this name; rename it, without *, ?, [ and ]"))
         elif not path.is_file():
             ungraded.append((student, notebook, f"the folder holds no {path.name}; 'grader collect' files a notebook under its name"))
         else:
@@ -357,7 +354,7 @@ def _make_gradebook(cls: ClassDirectory) -> None:
         draft = cls.root.resolve() / "gradebook.db.draft"
         draft.unlink(missing_ok=True)
         os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # nbgrader looks there for alembic
-        Gradebook(f"sqlite:///{draft}").close()
+        ClassGradebook(f"sqlite:///{draft}").close()
         draft.replace(cls.gradebook)
 
 
@@ -375,13 +372,6 @@ def _config(cls: ClassDirectory) -> Config:
         return PyFileConfigLoader("nbgrader_config.py", path=str(cls.root.resolve())).load_config()
     except Exception as e:  # it is the instructor's own Python
         raise ClassError(f"{cls.config}: {type(e).__name__}: {e}") from None
-
-
-@contextlib.contextmanager
-def _gradebook(config: Config) -> Iterator[Gradebook]:
-    course = CourseDirectory(config=config)
-    with opened(course.db_url, course.course_id) as gradebook:
-        yield gradebook
 
 
 def _progress(count: int, total: int, began: float) -> str:

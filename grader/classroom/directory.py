@@ -60,7 +60,7 @@ class ClassDirectory:
 
     def masters(self) -> list[Notebook]:
         """The notebooks of the class. Raises CourseError."""
-        return [read_master(self.source(name))[1] for name in self.names()]
+        return [read_master(self.source(name)).notebook for name in self.names()]
 
     def autograded(self, hand_in: HandIn) -> Path:
         return self.root / "autograded" / hand_in.student / hand_in.notebook / f"{hand_in.notebook}.ipynb"

@@ -18,9 +18,10 @@ Row = list[object]
 
 
 def write_grades(
-    directory: Path, notebooks: Sequence[Notebook], marks: AllMarks, students: Mapping[str, Student], ungraded: Iterable[Ungraded]
+    directory: Path, notebooks: Sequence[Notebook], marks: AllMarks, people: Iterable[Student], ungraded: Iterable[Ungraded]
 ) -> None:
     """Writes grades.csv, grades-canvas.csv and grades-moodle.csv, in UTF-8 with the mark that makes Excel read it as such."""
+    students = {person.id: person for person in people}
     reasons = {(student, notebook): reason for student, notebook, reason in ungraded}
     graded = {key: own for key, own in marks.items() if key not in reasons}
     for name, rows in (

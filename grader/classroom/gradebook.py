@@ -1,29 +1,16 @@
-"""A class's gradebook: nbgrader's, its rows for a hand-in written and read at once."""
+"""A class's gradebook: nbgrader's, with the rows of a hand-in written at once and those of a class read at once."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from nbformat import NotebookNode
-from nbgrader.api import (
-    Assignment,
-    BaseCell,
-    Comment,
-    Grade,
-    Gradebook,
-    SourceCell,
-    Student,
-    SubmittedAssignment,
-    SubmittedNotebook,
-)
+from nbgrader.api import Assignment, BaseCell, Comment, Grade, Gradebook, SourceCell, Student, SubmittedAssignment, SubmittedNotebook
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import compute_checksum, parse_utc
+from nbgrader.utils import compute_checksum
 from sqlalchemy import Select, and_, delete, insert, select, text, update
 from traitlets.config import Config
 
@@ -57,17 +44,135 @@ class Marks:
         return max(0, sum(score for score in self.scores.values() if score is not None) - self.penalty)
 
 
-AllMarks = dict[tuple[str, str], Marks]  # by student and notebook
+AllMarks = dict[tuple[str, str], Marks]  # by student and assignment
 
 
-@contextlib.contextmanager
-def opened(url: str, course: str) -> Iterator[Gradebook]:
-    """A gradebook with indexes for what is looked up for each hand-in: without, it takes the longer the larger the class is."""
-    with Gradebook(url, course) as gradebook:
+class ClassGradebook(Gradebook):
+    """nbgrader's gradebook, with indexes for what is looked up for each hand-in: without, it takes the longer the larger the class is."""
+
+    def __init__(self, url: str, course: str = "default_course") -> None:
+        super().__init__(url, course)
         for table, column in LOOKED_UP.items():
-            gradebook.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
-        gradebook.db.commit()
-        yield gradebook
+            self.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
+        self.db.commit()
+
+    def enter(
+        self, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None = None
+    ) -> Marks:
+        """Writes a hand-in's scores, comments and late penalty. What a person gave stays, and is to be looked at again.
+
+        nb: autograded. rule: see `late_penalties`. when: it was handed in (None: as the gradebook says). Raises NotEnteredError.
+        """
+        submission = self.db.scalar(_submissions(assignment, student)) or self._new_submission(assignment, student)
+        submission.timestamp = when or submission.timestamp
+        (mine,) = [notebook.id for notebook in submission.notebooks if notebook.name == result.notebook]
+        marks = Marks()
+        self._enter_scores(mine, result, marks)
+        self._enter_comments(mine, nb, marks)
+        penalty = _penalty(rule, student, marks.score, submission.total_seconds_late)
+        self.db.execute(update(SubmittedNotebook), [{"id": mine, "late_submission_penalty": penalty}])
+        self.db.commit()
+        self.db.remove()  # nothing of this hand-in stays in memory
+        marks.penalty = penalty or 0.0
+        return marks
+
+    def _new_submission(self, assignment: str, student: str) -> SubmittedAssignment:
+        """The rows that Gradebook.add_student and add_submission make, without a commit after each."""
+        course = self.find_assignment(assignment)
+        self._require_student(student)
+        submission = SubmittedAssignment(assignment_id=course.id, student_id=student)
+        self.db.add(submission)
+        for notebook in course.notebooks:
+            own = SubmittedNotebook(notebook=notebook, assignment=submission)
+            self.db.add(own)
+            self.db.flush()
+            cells = self.db.execute(select(BaseCell.id, BaseCell.type).where(BaseCell.notebook_id == notebook.id)).all()
+            for table, kinds in ((Grade, ("GradeCell", "TaskCell")), (Comment, ("SolutionCell", "TaskCell"))):
+                if rows := [{"cell_id": cell.id, "notebook_id": own.id} for cell in cells if cell.type in kinds]:
+                    self.db.execute(insert(table), rows)
+        return submission
+
+    def _require_student(self, student: str) -> None:
+        if self.db.get(Student, student) is None:
+            self.db.add(Student(id=student))
+
+    def _enter_scores(self, mine: str, result: Result, marks: Marks) -> None:
+        verdicts = {verdict.check: verdict for verdict in result.checks}
+        query = select(Grade.id, BaseCell.name, BaseCell.type, Grade.manual_score, Grade.extra_credit).where(Grade.notebook_id == mine)
+        rows = [row for row in self.db.execute(query.join(BaseCell, BaseCell.id == Grade.cell_id)) if row.type != "TaskCell"]
+        if {row.name for row in rows} != verdicts.keys():
+            raise NotEnteredError(f"the gradebook knows other checks than the source; run nbgrader generate_assignment {result.notebook}")
+        new = []
+        for row in rows:
+            points = verdicts[row.name].points
+            new.append({"id": row.id, "auto_score": points, "needs_manual_grade": points is None or row.manual_score is not None})
+            marks.scores[row.name] = _score(points, row.manual_score, row.extra_credit)
+        self.db.execute(update(Grade), new)
+
+    def _enter_comments(self, mine: str, nb: NotebookNode, marks: Marks) -> None:
+        cells = {known.grade_id: cell for cell in nb.cells if (known := identity(cell)).grade_id and not known.graded}
+        query = (
+            select(Comment.id, BaseCell.name, BaseCell.type, Comment.manual_comment, SourceCell.checksum)
+            .join(BaseCell, BaseCell.id == Comment.cell_id)
+            .outerjoin(SourceCell, and_(SourceCell.notebook_id == BaseCell.notebook_id, SourceCell.name == BaseCell.name))
+            .where(Comment.notebook_id == mine)
+        )
+        new = []
+        for key, name, kind, manual, checksum in self.db.execute(query):
+            untouched = kind == "SolutionCell" and name in cells and checksum == compute_checksum(cells[name])
+            automatic = "No response." if untouched else None
+            new.append({"id": key, "auto_comment": automatic})
+            if comment := automatic if manual is None else manual:
+                marks.comments[name] = comment
+        if new:
+            self.db.execute(update(Comment), new)
+
+    def withdraw(self, assignment: str, student: str) -> None:
+        """Takes a hand-in's rows back, the student stays: what cannot be graded is blank, it does not keep the grade of another file."""
+        self.db.rollback()
+        self._require_student(student)
+        if submission := self.db.scalar(_submissions(assignment, student)):
+            own = [notebook.id for notebook in submission.notebooks]
+            for table in (Grade, Comment):
+                self.db.execute(delete(table).where(table.notebook_id.in_(own)))
+            self.db.execute(delete(SubmittedNotebook).where(SubmittedNotebook.id.in_(own)))
+            self.db.execute(delete(SubmittedAssignment).where(SubmittedAssignment.id == submission.id))
+        self.db.commit()
+        self.db.remove()
+
+    def deadlines(self) -> tuple[dict[str, datetime | None], dict[tuple[str, str], timedelta]]:
+        """When each assignment is due, and the extensions, by student and assignment."""
+        due = dict(self.db.execute(select(Assignment.name, Assignment.duedate)).all())
+        rows = select(SubmittedAssignment.student_id, Assignment.name, SubmittedAssignment.extension)
+        rows = rows.join(Assignment, Assignment.id == SubmittedAssignment.assignment_id).where(SubmittedAssignment.extension.is_not(None))
+        return due, {(student, assignment): extension for student, assignment, extension in self.db.execute(rows)}
+
+    def marks(self, student: str | None = None) -> AllMarks:
+        """The marks of everybody, or of one student. A handful of queries, whatever the size of the class."""
+        names = dict(self.db.execute(select(BaseCell.id, BaseCell.name)).all())
+        hand_ins = (
+            select(SubmittedNotebook.id, SubmittedAssignment.student_id, Assignment.name, SubmittedNotebook.late_submission_penalty)
+            .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
+            .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
+        )
+        grades = select(Grade.notebook_id, Grade.cell_id, Grade.auto_score, Grade.manual_score, Grade.extra_credit)
+        comments = select(Comment.notebook_id, Comment.cell_id, Comment.comment).where(Comment.comment.is_not(None))
+        if student is not None:
+            hand_ins = hand_ins.where(SubmittedAssignment.student_id == student)
+            ids = select(hand_ins.subquery().c.id)
+            grades, comments = grades.where(Grade.notebook_id.in_(ids)), comments.where(Comment.notebook_id.in_(ids))
+        of: dict[str, Marks] = {}
+        marks: AllMarks = {}
+        for key, who, assignment, penalty in self.db.execute(hand_ins):
+            of[key] = marks.setdefault((who, assignment), Marks())
+            of[key].penalty += penalty or 0.0
+        for key, cell, auto, manual, extra in self.db.execute(grades):
+            of[key].scores[names[cell]] = _score(auto, manual, extra)
+        for key, cell, comment in self.db.execute(comments):
+            if comment:
+                of[key].comments[names[cell]] = comment
+        self.db.remove()
+        return marks
 
 
 def late_penalties(config: Config) -> BasePlugin:
@@ -77,93 +182,14 @@ def late_penalties(config: Config) -> BasePlugin:
     return step.plugin_inst
 
 
-def handed_in(folder: Path) -> datetime | None:
-    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
-    try:
-        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
-    except FileNotFoundError:
-        return None
-    except (ValueError, OverflowError):
-        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
-
-
-def enter(
-    gradebook: Gradebook, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None = None
-) -> Marks:
-    """Writes a hand-in's rows: scores, comments, late penalty. What a person gave stays, and is to be looked at again.
-
-    nb: autograded. rule: see `late_penalties`. when: it was handed in (None: as the gradebook says). Raises NotEnteredError.
-    """
-    db = gradebook.db
-    submission = db.scalar(_submissions(assignment, student)) or _new_submission(gradebook, assignment, student)
-    submission.timestamp = when or submission.timestamp
-    (mine,) = [notebook.id for notebook in submission.notebooks if notebook.name == result.notebook]
-    verdicts = {verdict.check: verdict for verdict in result.checks}
-    grades = select(Grade.id, BaseCell.name, BaseCell.type, Grade.manual_score, Grade.extra_credit).where(Grade.notebook_id == mine)
-    rows = [row for row in db.execute(grades.join(BaseCell, BaseCell.id == Grade.cell_id)) if row.type != "TaskCell"]
-    if {row.name for row in rows} != verdicts.keys():
-        raise NotEnteredError(f"the gradebook knows other checks than the source; run nbgrader generate_assignment {assignment}")
-    marks = Marks()
-    new: list[dict[str, object]] = []
-    for row in rows:
-        points = verdicts[row.name].points
-        new.append({"id": row.id, "auto_score": points, "needs_manual_grade": points is None or row.manual_score is not None})
-        marks.scores[row.name] = _score(points, row.manual_score, row.extra_credit)
-    db.execute(update(Grade), new)
-    cells = {known.grade_id: cell for cell in nb.cells if (known := identity(cell)).grade_id and not known.graded}
-    comments = (
-        select(Comment.id, BaseCell.name, BaseCell.type, Comment.manual_comment, SourceCell.checksum)
-        .join(BaseCell, BaseCell.id == Comment.cell_id)
-        .outerjoin(SourceCell, and_(SourceCell.notebook_id == BaseCell.notebook_id, SourceCell.name == BaseCell.name))
-        .where(Comment.notebook_id == mine)
-    )
-    new = []
-    for key, name, kind, manual, checksum in db.execute(comments):
-        untouched = kind == "SolutionCell" and name in cells and checksum == compute_checksum(cells[name])
-        new.append({"id": key, "auto_comment": "No response." if untouched else None})
-        if comment := manual if manual is not None else new[-1]["auto_comment"]:
-            marks.comments[name] = str(comment)
-    if new:
-        db.execute(update(Comment), new)
-    penalty = _penalty(rule, student, marks.score, submission.total_seconds_late)
-    db.execute(update(SubmittedNotebook), [{"id": mine, "late_submission_penalty": penalty}])
-    db.commit()
-    db.remove()  # nothing of this hand-in stays in memory
-    marks.penalty = penalty or 0.0
-    return marks
-
-
 def _submissions(assignment: str, student: str) -> Select[tuple[SubmittedAssignment]]:
     found = select(SubmittedAssignment).join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
     return found.where(Assignment.name == assignment, SubmittedAssignment.student_id == student)
 
 
-def _add_student(gradebook: Gradebook, student: str) -> None:
-    if gradebook.db.get(Student, student) is None:
-        gradebook.db.add(Student(id=student))
-
-
-def _new_submission(gradebook: Gradebook, assignment: str, student: str) -> SubmittedAssignment:
-    """The rows that Gradebook.add_student and add_submission make, without a commit after each."""
-    db = gradebook.db
-    course = gradebook.find_assignment(assignment)
-    _add_student(gradebook, student)
-    submission = SubmittedAssignment(assignment_id=course.id, student_id=student)
-    db.add(submission)
-    for notebook in course.notebooks:
-        own = SubmittedNotebook(notebook=notebook, assignment=submission)
-        db.add(own)
-        db.flush()
-        cells = db.execute(select(BaseCell.id, BaseCell.type).where(BaseCell.notebook_id == notebook.id)).all()
-        for table, kinds in ((Grade, ("GradeCell", "TaskCell")), (Comment, ("SolutionCell", "TaskCell"))):
-            if rows := [{"cell_id": cell.id, "notebook_id": own.id} for cell in cells if cell.type in kinds]:
-                db.execute(insert(table), rows)
-    return submission
-
-
 def _score(auto: float | None, manual: float | None, extra: float | None) -> float | None:
     value = auto if manual is None else manual
-    return None if value is None else value + (extra or 0)
+    return None if value is None else float(value + (extra or 0))
 
 
 def _penalty(rule: BasePlugin, student: str, score: float, seconds: float) -> float | None:
@@ -175,62 +201,3 @@ def _penalty(rule: BasePlugin, student: str, score: float, seconds: float) -> fl
         return None if penalty is None else min(max(0, penalty), score)
     except Exception as e:  # it may be the instructor's own Python
         raise NotEnteredError(f"the rule for late penalties, {type(rule).__name__}, fails: {type(e).__name__}: {e}") from None
-
-
-def withdraw(gradebook: Gradebook, assignment: str, student: str) -> None:
-    """Takes a hand-in's rows back, the student stays: what cannot be graded is blank, it does not keep the grade of another file."""
-    db = gradebook.db
-    db.rollback()
-    _add_student(gradebook, student)
-    if submission := db.scalar(_submissions(assignment, student)):
-        own = [notebook.id for notebook in submission.notebooks]
-        for table in (Grade, Comment):
-            db.execute(delete(table).where(table.notebook_id.in_(own)))
-        db.execute(delete(SubmittedNotebook).where(SubmittedNotebook.id.in_(own)))
-        db.execute(delete(SubmittedAssignment).where(SubmittedAssignment.id == submission.id))
-    db.commit()
-    db.remove()
-
-
-def deadlines(gradebook: Gradebook) -> tuple[dict[str, datetime | None], dict[tuple[str, str], timedelta]]:
-    """When each notebook is due, and the extensions, by student and notebook."""
-    due = dict(gradebook.db.execute(select(Assignment.name, Assignment.duedate)).all())
-    rows = select(SubmittedAssignment.student_id, Assignment.name, SubmittedAssignment.extension)
-    rows = rows.join(Assignment, Assignment.id == SubmittedAssignment.assignment_id).where(SubmittedAssignment.extension.is_not(None))
-    return due, {(student, notebook): extension for student, notebook, extension in gradebook.db.execute(rows)}
-
-
-def read_marks(gradebook: Gradebook, student: str | None = None) -> AllMarks:
-    """The marks of everybody, or of one student. A handful of queries, whatever the size of the class."""
-    db = gradebook.db
-    names = dict(db.execute(select(BaseCell.id, BaseCell.name)).all())
-    hand_ins = (
-        select(SubmittedNotebook.id, SubmittedAssignment.student_id, Assignment.name, SubmittedNotebook.late_submission_penalty)
-        .join(SubmittedAssignment, SubmittedAssignment.id == SubmittedNotebook.assignment_id)
-        .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
-    )
-    grades = select(Grade.notebook_id, Grade.cell_id, Grade.auto_score, Grade.manual_score, Grade.extra_credit)
-    comments = select(Comment.notebook_id, Comment.cell_id, Comment.comment).where(Comment.comment.is_not(None))
-    if student is not None:
-        hand_ins = hand_ins.where(SubmittedAssignment.student_id == student)
-        ids = select(hand_ins.subquery().c.id)
-        grades, comments = grades.where(Grade.notebook_id.in_(ids)), comments.where(Comment.notebook_id.in_(ids))
-    of: dict[str, Marks] = {}
-    marks: AllMarks = {}
-    for key, who, assignment, penalty in db.execute(hand_ins):
-        of[key] = marks.setdefault((who, assignment), Marks())
-        of[key].penalty += penalty or 0.0
-    for key, cell, auto, manual, extra in db.execute(grades):
-        of[key].scores[names[cell]] = _score(auto, manual, extra)
-    for key, cell, comment in db.execute(comments):
-        if comment:
-            of[key].comments[names[cell]] = comment
-    db.remove()
-    return marks
-
-
-def read_students(gradebook: Gradebook) -> dict[str, Student]:
-    """By id."""
-    students = {person.id: person for person in gradebook.db.scalars(select(Student))}
-    gradebook.db.expunge_all()
-    return students

@@ -17,13 +17,12 @@ from nbconvert.exporters.exporter import Exporter
 from nbconvert.filters import strip_files_prefix
 from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
-from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 from traitlets import Bool, default
 from traitlets.config import Config
 
 from grader.classroom.autograding import autograde, load_result
-from grader.classroom.gradebook import enter, late_penalties, read_marks, withdraw
+from grader.classroom.gradebook import ClassGradebook, late_penalties
 from grader.classroom.pages import feedback_page
 from grader.intake.match import Unreadable
 
@@ -73,8 +72,8 @@ class Judge(NbGraderPreprocessor):
         try:
             _, autograded = autograde(path, source, _results(course), allow_no_jail=self.allow_no_jail)
         except Unreadable:
-            with Gradebook(ids["db_url"]) as gradebook:
-                withdraw(gradebook, ids["assignment"], ids["student"])
+            with ClassGradebook(ids["db_url"]) as gradebook:
+                gradebook.withdraw(ids["assignment"], ids["student"])
             raise  # blank, not the 0 that nbgrader has just written down
         return autograded, resources
 
@@ -86,8 +85,8 @@ class Enter(NbGraderPreprocessor):
         ids = resources["nbgrader"]
         result = load_result(_results(_course(self)) / f"{nb.metadata.grader.result}.json")
         assert result  # Judge has just kept it
-        with Gradebook(ids["db_url"]) as gradebook:
-            enter(gradebook, ids["assignment"], ids["student"], nb, result, late_penalties(self.config))
+        with ClassGradebook(ids["db_url"]) as gradebook:
+            gradebook.enter(ids["assignment"], ids["student"], nb, result, late_penalties(self.config))
         return nb, resources
 
 
@@ -101,8 +100,8 @@ class FeedbackPage(Exporter):
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         ids = resources["nbgrader"]
-        with Gradebook(ids["db_url"]) as gradebook:
-            marks = read_marks(gradebook, ids["student"])[ids["student"], ids["assignment"]]
+        with ClassGradebook(ids["db_url"]) as gradebook:
+            marks = gradebook.marks(ids["student"])[ids["student"], ids["assignment"]]
         return feedback_page(nb, ids["student"], marks), resources
 
 

@@ -188,10 +188,10 @@ def test_a_check_of_the_instructors_own_is_judged_with_the_exercise_above(course
 
 def test_a_result_belongs_to_one_hand_in_and_one_set_of_tests(tmp_path):
     source = tmp_path / "source.ipynb"
-    source.write_bytes(b"one")
+    source.write_text(nbformat.writes(nbformat.v4.new_notebook()))
     first = result_id(b"hand-in", source)
     assert first == result_id(b"hand-in", source) != result_id(b"other", source)
-    source.write_bytes(b"another")
+    source.write_text(nbformat.writes(nbformat.v4.new_notebook(metadata={"another": 1})))
     assert first != result_id(b"hand-in", source)
 
 

@@ -309,8 +309,8 @@ for shape in ((2, 2), (), (1, 3, 1)):
     expected = torch.stack([-(ref - policy), (ref - policy) ** 2 / 2, (ref - policy).exp() - (ref - policy) - 1])
     got = three_tensors(kl_estimates(policy, ref), shape)
     assert close(got, expected, 1e-8), (
-        f"k1, k2 and k3 of float64 numbers of shape {shape} are {numbers(got)}; expected {numbers(expected)}. "
-        f"They are off by up to {(got.detach() - expected).abs().max():.1e}, where 1e-8 is allowed: was precision lost on the way?"
+        f"for float64 numbers of shape {shape}, k1, k2 and k3 are off by up to {numbers((got.detach() - expected).abs().reshape(3, -1).amax(1))}, "
+        "where 1e-8 is allowed: was precision lost on the way?"
     )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
@@ -715,7 +715,7 @@ nothing = torch.zeros(2, 2, dtype=torch.bool)
 means = got = [masked_mean(values.clone(), m.clone(), dim=dim) for m, dim in ((mask, 1), (nothing, None), (nothing, 1))]
 assert close(got[0], [0.0, 2.0]), f"the first row has no real token, the second has mean 2: expected 0 and 2, not {numbers(got[0])}"
 assert close(got[1], 0.0), f"nothing is real: the mean is 0, not {numbers(got[1])}"
-assert close(got[2], [0.0, 0.0]), f"nothing is real in two rows: the means along dim=1 are 0 and 0, not {numbers(got[2])}"
+assert close(got[2], [0.0, 0.0]), f"nothing is real in two rows: the means along dim=1 are [0, 0], not {numbers(got[2])}"
 got = [isinstance(mean, torch.Tensor) and mean.requires_grad for mean in means]
 assert all(got), "where nothing is real, the mean carries no gradient: a loss made of it could not go backward. Is it a tensor made of the values?"
 got = torch.stack([torch.autograd.grad(mean.sum(), values)[0] for mean in means])
@@ -1060,9 +1060,9 @@ for beta, clip in ((0.04, 0.2), (0.5, 0.15), (1.0, 0.25), (0.0, 0.2)):
 # %% check three_aggregations points=1
 # Each way to aggregate weighs short and long answers as it promises, the KL included.
 log_probs = torch.full((2, 10), -1.0)
-ref_log_probs = log_probs + torch.tensor([[0.5], [0.0]])  # only the short answer drifted
+ref_log_probs = log_probs + torch.tensor([[1.0], [0.0]]) * torch.tensor([0.5, -0.25]).repeat(5)  # only the short answer drifted
 mask = torch.arange(10) < torch.tensor([[2], [8]])
-expected = {"sequence": 0.0744, "token": 0.6297, "constant": 0.3149}
+expected = {"sequence": 0.0444, "token": 0.6178, "constant": 0.3089}
 got = {}
 for how in expected:
     arguments = [x.clone() for x in (log_probs, log_probs, ref_log_probs, torch.tensor([1.0, -1.0]), mask)]

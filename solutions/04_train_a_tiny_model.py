@@ -404,10 +404,10 @@ texts = [
     "I am sure that it is 12.",
     "<think>the answer could be 4</think>\n<answer>\n12\nor so\n</answer>",
     "<answer>no idea</answer>",
-    "<answer>Twelve, and 5 < 7</answer>",
+    "<answer>Twelve, and 5 < 7.</answer>",
     "<answer> </answer>",
 ]
-expected = ["12", "3.50", None, "12\nor so", "no idea", "Twelve, and 5 < 7", ""]
+expected = ["12", "3.50", None, "12\nor so", "no idea", "Twelve, and 5 < 7.", ""]
 got = [extract_answer(text) for text in texts]
 for text, mine, right in zip(texts, got, expected):
     assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which part of the text is the answer, if any?"
@@ -454,8 +454,8 @@ assert seen > 90
 
 # %% check full_width_digits points=1
 # Full-width digits become ASCII digits; other characters stay.
-texts = [f"<answer>{inside}</answer>" for inside in ("１２", "　０4５0 ", "十二", "１２元", "５½", "１２．５Ａ", "١٢")]
-expected = ["12", "0450", "十二", "12元", "5½", "12．5Ａ", "١٢"]
+texts = [f"<answer>{inside}</answer>" for inside in ("１２", "　０4５0 ", "十二", "１２元", "３４６７８９", "５½", "１２．５Ａ", "١٢")]
+expected = ["12", "0450", "十二", "12元", "346789", "5½", "12．5Ａ", "١٢"]
 got = [extract_answer(text) for text in texts]
 for text, mine, right in zip(texts, got, expected):
     assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which characters are full-width digits?"
@@ -521,7 +521,7 @@ def part(reward, name):
 
 cases = [
     ("12", 1), ("12.0", 1), ("012", 1), ("+12", 1), (" 12 ", 1), ("１２", 1), ("13", 0), ("-12", 0), ("1.2", 0), ("120", 0), ("112", 0),
-    ("12.5", 0), ("12.25", 0), ("12.09", 0), ("12.009", 0), ("12.0000005", 0), ("十二", 0), ("12 yuan", 0), ("$12", 0), ("12%", 0), ("12...", 0),
+    ("12.5", 0), ("12.25", 0), ("12.09", 0), ("12.009", 0), ("12.0000004", 0), ("十二", 0), ("12 yuan", 0), ("$12", 0), ("12%", 0), ("12...", 0),
     ("1,2", 0), ("١٢", 0), ("twelve", 0), ("6+6", 0), ("24/2", 0), ("3 12", 0), ("", 0),
 ]
 texts = [f"<think>7+5</think><answer>{inside}</answer>{'' if k % 2 else ' 99'}" for k, (inside, _) in enumerate(cases)]  # every second one writes on
@@ -599,11 +599,16 @@ cases = {
     "<think>7+5</think>": 0,
     "<answer>12</answer><think>7+5</think>": 0,
     "Well. <think>7+5</think><answer>12</answer>": 0,
-    "Well,\n<think>7+5</think><answer>12</answer>\nit is": 0,
+    "Well,\n<think>7+5</think><answer>12</answer>": 0,
+    "<think>7+5</think><answer>12</answer>\nit is": 0,
     "<Think>7+5</Think><Answer>12</Answer>": 0,
     "<think>7+5</think> so <answer>12</answer>": 0,
     "<think>7+5</think><answer>12</answer>!": 0,
     "<think>7</think><think>5</think><answer>12</answer>": 0,
+    "<think>7<think>5</think><answer>12</answer>": 0,
+    "<think>7</think>5</think><answer>12</answer>": 0,
+    "<think>7+5</think><answer>1<answer>2</answer>": 0,
+    "<think>7+5</think><answer>1</answer>2</answer>": 0,
     "<think>7+5</think><answer>12</answer><answer>12</answer>": 0,
     "<think>7+5<answer>12</answer></think>": 0,
     "<think><answer>12</think></answer>": 0,
@@ -625,12 +630,12 @@ for k in range(300):
         pieces.insert(draw.randrange(5), draw.choice(pieces))
     inside = ["", "7\n5", "3<5", "who", str(draw.randrange(30))]
     text = "".join(p + draw.choice(inside if p in ("<think>", "<answer>") else ["", "\n", " "]) for p in pieces)
-    text = draw.choice(["", "", "", "", " ", "\n", "x", "x\n"]) + text
-    right = pieces == ["<think>", "</think>", "<answer>", "</answer>"] and not text.startswith("x")
+    text = draw.choice(["", "", "", "", " ", "\n", "x", "x\n"]) + text + draw.choice(["", "", "", "\n", " ", "\nx"])
+    right = pieces == ["<think>", "</think>", "<answer>", "</answer>"] and "x" not in text
     seen += right
     reward = math_reward(text, "12")
     assert reward["format"] == float(right)
-assert 60 < seen < 240
+assert 40 < seen < 240
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -724,13 +729,14 @@ assert torch.allclose(mine, torch.tensor([[-2000.0, -math.log(1 + math.exp(-1))]
 # Log-probabilities at the temperature of sampling.
 logits = torch.tensor([[[0.0, math.log(3), 0.0], [2.0, 1.0, -1.0]]])
 tokens = torch.tensor([[1, 2]])
-expected = torch.tensor([[-0.7677, -2.1041]])
-given = logits.clone()
-got = token_log_probs(given, tokens.clone(), temperature=2.0)
-assert torch.is_tensor(got) and got.shape == (1, 2), "expected a tensor of shape [1, 2]"
-assert torch.allclose(got, expected, atol=2e-4), f"at a temperature of 2 expected [[-0.7677, -2.1041]], got {[[round(x, 4) for x in got[0].tolist()]]}. What does the temperature divide, and before which step?"
+expected = torch.tensor([[[-0.7677, -2.1041]], [[-0.2007, -6.1291]]])
+given = [logits.clone(), logits.clone()]
+got = [token_log_probs(given[k], tokens.clone(), temperature=temperature) for k, temperature in enumerate((2.0, 0.5))]
+for temperature, mine, right in zip((2, 0.5), got, expected):
+    assert torch.is_tensor(mine) and mine.shape == (1, 2), "expected a tensor of shape [1, 2]"
+    assert torch.allclose(mine, right, atol=2e-4), f"at a temperature of {temperature} expected {[round(x, 4) for x in right[0].tolist()]}, got {[round(x, 4) for x in mine[0].tolist()]}. What does the temperature divide, and before which step?"
 got = given  # as it is afterwards
-assert torch.equal(got, logits), f"the logits that came in were changed, to {[[round(x, 4) for x in row] for row in got[0].tolist()]}: which line writes into them?"
+assert all(torch.equal(x, logits) for x in got), f"the logits that came in were changed, to {[[round(x, 4) for x in row] for row in got[0][0].tolist()]}: which line writes into them?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
 for temperature in (0.5, 1.0, 1.7, 3.0):
@@ -1190,9 +1196,9 @@ for k, p, room in ((10, 3, 5), (11, 8, 3)):
 # %% check next_batch points=1
 # The next batch starts from clean gradients.
 told = tiny_training([tiny_batch(1), tiny_batch(2)], left_over=1.0)  # as if somebody had called backward before
-got = {"change": told["changes"][1], "kl": told["metrics"][1].get("kl", math.nan)}
-size = got["change"].norm()
-assert abs(size - 0.0691) < 2e-4, f"with a second batch the policy moved by {size:.4f}, expected 0.0691. What is left in the gradients from before?"
+got = {"change": torch.stack(told["changes"]), "kl": told["metrics"][1].get("kl", math.nan)}
+sizes = [round(change.norm().item(), 4) for change in got["change"]]
+assert abs(sizes[0] - 0.082) < 3e-4 and abs(sizes[1] - 0.0691) < 3e-4, f"with two batches the policy moved by {sizes[0]} and by {sizes[1]}, expected 0.082 and 0.0691. What is left in the gradients from before?"
 assert abs(got["kl"] - 0.3149) < 2e-4, f"metrics['kl'] of the second batch is {got['kl']:.4f}, expected 0.3149"
 ### BEGIN HIDDEN TESTS
 def by_hand(batch, beta, seed):

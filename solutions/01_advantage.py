@@ -54,6 +54,11 @@ def what_is(x):
     return "None (is there a return?)" if x is None else f"a {type(x).__name__}"
 
 
+def is_number(x, *kinds):
+    """Is x a plain number of Python's or numpy's (of these kinds), not a tensor, a text or None?"""
+    return isinstance(x, kinds or (int, float, np.number))
+
+
 def number(x):
     """x as a float if it is one number of any kind, else nan, which equals nothing."""
     try:
@@ -274,13 +279,19 @@ for _ in range(20):
 
 # %% check gae_fading_surprises points=2
 # In between, each later surprise counts gamma times lam less.
+r, v = torch.tensor([0.1, 0.7, 0.0, 2.0]), torch.tensor([0.5, 0.4, 0.8, 0.29, 0.5])
 expected = [0.3402, 1.0504, 0.276, 2.11]  # from surprises of -.08, .94, -.568 and 2.11
-got = gae_advantages(torch.tensor([0.1, 0.7, 0.0, 2.0]), torch.tensor([0.5, 0.4, 0.8, 0.29, 0.5]), gamma=0.8, lam=0.5)
-assert is_vector(got, 4), f"expected floats of shape [4], one for each step; you returned {what_is(got)}"
-assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
+expected_by_default = [2.4037, 2.56, 1.5609, 2.205]  # gamma .99, lam .95: surprises of -.004, 1.092, -.5129 and 2.205
+got = gae_advantages(r.clone(), v.clone(), gamma=0.8, lam=0.5), gae_advantages(r.clone(), v.clone())
+assert is_vector(got[0], 4), f"expected floats of shape [4], one for each step; you returned {what_is(got[0])}"
+assert all(abs(a - e) < 1e-4 for a, e in zip(got[0].tolist(), expected)), (
     f"rewards .1, .7, 0, 2, values .5, .4, .8, .29, .5, gamma .8, lam .5: expected "
-    f"{shown(expected)}, you have {shown(got)}. "
+    f"{shown(expected)}, you have {shown(got[0])}. "
     "A step answers for the surprises after it, not before it; and each one further away fades by the same factor."
+)
+assert all(abs(a - e) < 1e-4 for a, e in zip(got[1].tolist(), expected_by_default)), (
+    f"the same without gamma and lam, which are .99 and .95 then: expected {shown(expected_by_default)}, "
+    f"you have {shown(got[1])}"
 )
 ### BEGIN HIDDEN TESTS
 import random
@@ -300,17 +311,18 @@ for trial in range(20):
 
 # %% check gae_whole_number_rewards points=1
 # Whole-number rewards give floats, and what came in stays as it is.
-rewards, values = torch.tensor([0, -1, 3]), torch.tensor([0.5, 0.25, 0.75, 0.25])
+rewards, floats, values = torch.tensor([0, -1, 3]), torch.tensor([0.0, -1.0, 3.0]), torch.tensor([0.5, 0.25, 0.75, 0.25])
 expected = [0 - 0.5 * 1 + 0.25 * 3 + 0.125 * 0.25 - 0.5, -1 + 0.5 * 3 + 0.25 * 0.25 - 0.25, 3 + 0.5 * 0.25 - 0.75]
 answer = gae_advantages(rewards, values, gamma=0.5, lam=1.0)
-changed = rewards.tolist() != [0, -1, 3], values.tolist() != [0.5, 0.25, 0.75, 0.25]
+gae_advantages(floats, values.clone(), gamma=0.5, lam=1.0)  # the same as floats: do they stay as they are?
+changed = [rewards.tolist(), floats.tolist()] != [[0, -1, 3]] * 2, values.tolist() != [0.5, 0.25, 0.75, 0.25]
 got = answer, changed
 assert is_vector(answer, 3), f"expected a tensor of floats of shape [3], you returned {what_is(answer)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(answer.tolist(), expected)), (
     f"integer rewards 0, -1, 3, gamma .5, lam 1: expected {shown(expected)}, you have {shown(answer)}. "
     "If the checks above pass: which number type does the tensor have into which you write?"
 )
-assert not changed[0], f"the rewards that came in were changed, to {shown(rewards)}"
+assert not changed[0], f"the rewards that came in were 0, -1, 3 and are {shown(rewards)}, as floats {shown(floats)}, after the call"
 assert not changed[1], f"the values that came in were changed, to {shown(values)}"
 ### BEGIN HIDDEN TESTS
 import random
@@ -477,7 +489,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # |---|---|---|
 # | `rewards` | `[N]`, any real number type | one reward for each answer |
 # | `group_ids` | `[N]`, integers | answers with equal ids answer the same question |
-# | `eps` | float | the smallest std to divide by |
+# | `eps` | float | the smallest std to divide by: a smaller one counts as `eps` |
 #
 # Returns `[N]` floats: every answer measured against its own group, in the order in which they came.
 #
@@ -491,11 +503,11 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #   0.9 give advantages below 1e-5. (This is a check of its own, worth one point; elsewhere equal rewards are
 #   0, .5 or 1, whose means are exact.)
 # - But small is not equal: rewards of 0 and .001 differ, and their advantages are as large as those of 0 and
-#   1. So no threshold.
-# - Nor is there a largest advantage: the one success among twelve answers gets 3.3166.
+#   1. So no threshold; how small is too small is said by `eps` alone.
+# - Nor is there a largest advantage: the one success among 442 answers gets 21.
 # - A high level (all rewards near 1000) changes nothing: only distances matter.
-# - Integers (int32, int64) and float64 come in as well as float32. Floats come out, and `rewards` stays as it
-#   is.
+# - Integers (int32, int64) and float64 come in as well as float32, and no digit of a float64 is dropped before
+#   the mean is off. Floats come out; `rewards` and `group_ids` stay as they are.
 # - A loop over the groups is fine here. Notebook 2 will ask for speed.
 #
 # <details data-checks="group_zero_mean group_measured_in_stds group_scale_and_level group_ids_are_labels group_nothing_to_learn group_whole_number_rewards"><summary>A hint: the groups</summary>
@@ -532,19 +544,20 @@ def group_advantages(rewards, group_ids, eps=1e-6):
 
 # %% check group_zero_mean points=2
 # Zero mean in every group: what one answer gains, its siblings lose.
-ids = torch.tensor([2, -3, 2, -3, 2] + [-1] * 12)
-rewards = torch.tensor([1.0, 0.0, 0.0, 2.0, 3.0] + [0.0] * 11 + [1.0])  # group -1: one success among twelve
+ids = torch.tensor([2, -3, 2, -3, 2, 9, 4, 4] + [-1] * 442)  # group 9 is a single answer, group 4 two equal ones
+rewards = torch.tensor([1.0, 0.0, 0.0, 2.0, 3.0, 0.5, 1.0, 1.0, 1.0] + [0.0] * 441)  # group -1: one success among 442
 got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 17), f"expected floats of shape [17], one for each answer; you returned {what_is(got)}"
-for g in (2, -3, -1):
+assert is_vector(got, 450), f"expected floats of shape [450], one for each answer; you returned {what_is(got)}"
+for g, varied in ((2, True), (-3, True), (-1, True), (9, False), (4, False)):
     mine = got[ids == g]
     assert abs(mine.mean().item()) < 1e-5, (
         f"group {g} has the rewards {shown(rewards[ids == g])}; its advantages {shown(mine)} average "
         f"{mine.mean().item():.3f}, not 0. Is each answer compared with its own group, and is nothing lost of one "
         "that stands out?"
     )
-    assert mine.max() - mine.min() > 0.5, (
-        f"group {g}: its rewards {shown(rewards[ids == g])} differ, its advantages {shown(mine)} hardly do"
+    assert varied == bool(mine.max() - mine.min() > 0.5), (
+        f"group {g} has the rewards {shown(rewards[ids == g])} and got the advantages {shown(mine)}: they differ "
+        "exactly where the rewards do"
     )
 ### BEGIN HIDDEN TESTS
 import random
@@ -583,13 +596,20 @@ for trial in range(20):
 ids = torch.tensor([4, 9, 9, 4, 4, 9, 4, 9])
 rewards = torch.tensor([2.0, 3.0, 0.0, 1.0, 2.0, 0.0, 2.0, 3.0])
 expected = [0.5774, 1.0, -1.0, -1.7321, 0.5774, -1.0, 0.5774, 1.0]  # 2, 1, 2, 2 in group 4; 3, 0, 0, 3 in group 9
-got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(got)}"
-assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
+answer = group_advantages(rewards.clone(), ids.clone())
+tiny = group_advantages(torch.tensor([0.0, 2**-24]), torch.tensor([6, 6]), eps=1e-12)
+huge = group_advantages(torch.tensor([0.0, 1.0]), torch.tensor([6, 6]), eps=8.0)
+got = answer, tiny, huge
+assert is_vector(answer, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(answer)}"
+assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
     f"group 4 earned 2, 1, 2, 2 and group 9 earned 3, 0, 0, 3, mixed. Expected "
-    f"{shown(expected)}, you have {shown(got)}. "
+    f"{shown(expected)}, you have {shown(answer)}. "
     "Whose mean and whose std did each answer meet, and what does the std divide by?"
 )
+for mine, size, words in ((tiny, 1.0, "0 and 2^-24 with eps 1e-12"), (huge, 0.0625, "0 and 1 with eps 8")):
+    assert near(mine.double(), torch.tensor([-size, size]).double(), 0.01), (
+        f"rewards {words}: expected {shown([-size, size])}, you have {shown(mine)}. Who decides which std is too small?"
+    )
 ### BEGIN HIDDEN TESTS
 import random
 from statistics import fmean, pstdev  # plain Python with exact sums: another way to the same numbers
@@ -603,6 +623,12 @@ for _ in range(20):
     by_hand = torch.tensor([(v - fmean(of_group[g])) / pstdev(of_group[g]) for g, v in rows], dtype=torch.float64)
     answer = group_advantages(torch.tensor([v for _, v in rows]), torch.tensor([g for g, _ in rows]))
     assert near(answer.double(), by_hand, 3e-5)
+    spread, eps = draw.uniform(0.5, 2), 10 ** draw.uniform(1.5, 3)
+    answer = group_advantages(torch.tensor([0.0, spread]), torch.tensor([-8, -8]), eps=eps)
+    assert near(answer.double() * eps / spread, torch.tensor([-0.5, 0.5]).double(), 0.02)  # an eps that is added passes
+    spread = 2 ** -draw.randint(20, 23)
+    answer = group_advantages(torch.tensor([0.0, spread]), torch.tensor([-8, -8]), eps=spread / 1000)
+    assert near(answer.double(), torch.tensor([-1.0, 1.0]).double(), 0.01)
 rare = torch.tensor([0.0] * 121 + [1.0])  # one success among 122 answers: far out, and nobody cuts it off
 by_hand = torch.tensor([-1 / 11] * 121 + [11.0])
 assert near(group_advantages(rare, torch.full((122,), -8)).float(), by_hand, 1e-3)
@@ -647,13 +673,18 @@ far = 10**15
 ids = torch.tensor([3, -3, big + 3, far, -3, big + 4, 3, far + 1, big + 3, -3, far, big + 4, far + 1])
 rewards = torch.tensor([1.0, 2.0, 0.0, 4.0, 4.0, 5.0, 0.0, 9.0, 2.0, 0.0, 6.0, 3.0, 8.0])
 expected = [1.0, 0.0, -1.0, -1.0, 1.2247, 1.0, -1.0, 1.0, 1.0, -1.2247, 1.0, -1.0, -1.0]
-got = group_advantages(rewards.clone(), ids.clone())
-assert is_vector(got, 13), f"expected floats of shape [13], one for each answer; you returned {what_is(got)}"
-assert all(abs(a - e) < 2e-4 for a, e in zip(got.tolist(), expected)), (
+given = rewards.clone(), ids.clone()
+answer = group_advantages(*given)
+changed = given[0].tolist() != rewards.tolist(), given[1].tolist() != ids.tolist()
+got = answer, changed
+assert is_vector(answer, 13), f"expected floats of shape [13], one for each answer; you returned {what_is(answer)}"
+assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
     "six groups, mixed: 3 earned 1, 0; -3 earned 2, 4, 0; 10^15 earned 4, 6; 10^15 + 1 earned 9, 8; "
-    f"2^60 + 3 earned 0, 2; 2^60 + 4 earned 5, 3. Expected {shown(expected)}, you have {shown(got)}. "
+    f"2^60 + 3 earned 0, 2; 2^60 + 4 earned 5, 3. Expected {shown(expected)}, you have {shown(answer)}. "
     "Are these six groups in your code, and does each answer get its own number back?"
 )
+assert not changed[0], f"the rewards that came in were changed, from {shown(rewards)} to {shown(given[0])}"
+assert not changed[1], f"the ids that came in were changed, from {shown(ids)} to {shown(given[1])}"
 ### BEGIN HIDDEN TESTS
 import random
 from statistics import fmean, pstdev
@@ -700,18 +731,23 @@ for _ in range(20):
 ### END HIDDEN TESTS
 
 # %% check group_whole_number_rewards points=1
-# Whole-number rewards give floats, and the rewards that came in stay as they are.
+# Rewards of any number type give floats, and the rewards that came in stay as they are.
 rewards, ids = torch.tensor([3, 1, 3, 0, 3, 1]), torch.tensor([0, 6, 0, 6, 0, 0])
-expected = [0.5774, 1.0, 0.5774, -1.0, 0.5774, -1.7321]
-answer = group_advantages(rewards, ids)
-changed = rewards.tolist() != [3, 1, 3, 0, 3, 1]
-got = answer, changed
+doubles = torch.tensor([1000.0, 1000.00009, 1000.00022], dtype=torch.float64)
+expected, expected_of_doubles = [0.5774, 1.0, 0.5774, -1.0, 0.5774, -1.7321], [-1.1443, -0.1477, 1.292]
+answer, of_doubles = group_advantages(rewards, ids), group_advantages(doubles, torch.tensor([4, 4, 4]))
+changed = rewards.tolist() != [3, 1, 3, 0, 3, 1], doubles.tolist() != [1000.0, 1000.00009, 1000.00022]
+got = answer, of_doubles, changed
 assert is_vector(answer, 6), f"expected a tensor of floats of shape [6], you returned {what_is(answer)}"
 assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
     f"integer rewards 3, 3, 3, 1 and 1, 0: expected {shown(expected)}, you have {shown(answer)}. "
     "If the checks above pass: which number type does the tensor have into which you write?"
 )
-assert not changed, f"the rewards that came in were changed, to {shown(rewards)}"
+assert not any(changed), f"the rewards that came in were changed, to {shown((rewards, doubles)[changed[1]])}"
+assert all(abs(a - e) < 0.05 for a, e in zip(of_doubles.tolist(), expected_of_doubles)), (
+    f"rewards 1000, 1000.00009, 1000.00022 in float64: expected {shown(expected_of_doubles)}, you have {shown(of_doubles)}. "
+    "How many digits has a float32?"
+)
 ### BEGIN HIDDEN TESTS
 import random
 from statistics import fmean, pstdev
@@ -955,11 +991,16 @@ def dead_group_probability(p, group_size):
 
 # %% check dead_all_outcomes points=1
 # The probability is that of the outcomes in which all answers are alike.
-got = dead_group_probability(0.3, 4)
-assert abs(number(got) - 0.2482) < 1e-6, (
-    f"p = .3, G = 4: expected .2482, you have {shown(got)}. "
+got = dead_group_probability(0.3, 4), dead_group_probability(0.5, 12)
+assert abs(number(got[0]) - 0.2482) < 1e-6, (
+    f"p = .3, G = 4: expected .2482, you have {shown(got[0])}. "
     "Which of the 16 possible outcomes leave nobody to compare with?"
 )
+assert abs(number(got[1]) - 2 / 4096) < 1e-9, (
+    f"p = .5, G = 12: expected 2/4096 = .00048828125, you have {number(got[1]):.11f}. Is anything rounded or left to chance?"
+)
+for x in got:
+    assert is_number(x), f"a float was expected, what came is {what_is(x)}"
 ### BEGIN HIDDEN TESTS
 import itertools
 import random
@@ -1055,7 +1096,7 @@ plt.show()
 # probability is .25 exactly.
 #
 # - Any $G$ may come out, not only powers of two.
-# - Answers of a few hundred occur. So does `None`: think for which two values of `p`.
+# - Answers of a few thousand occur. So does `None`: think for which two values of `p`.
 # - You may call your `dead_group_probability`.
 #
 # <details><summary>A hint</summary>
@@ -1079,11 +1120,15 @@ def smallest_group_size(p, target):
 
 # %% check size_one_less_is_not_enough points=1
 # The group is large enough, and one answer less would not be.
-got = tuple(smallest_group_size(p, target) for p, target in [(0.1, 0.1), (0.5, 0.25), (0.8, 0.3), (0.5, 0.5)])
-assert [number(x) for x in got] == [22, 3, 6, 2], (
-    f"(p, target) = (.1, .1), (.5, .25), (.8, .3), (.5, .5): expected [22, 3, 6, 2], you have {shown(got)}. "
+got = tuple(smallest_group_size(p, target) for p, target in [(0.1, 0.1), (0.5, 0.25), (0.6, 0.26)])
+assert [number(x) for x in got] == [22, 3, 4], (
+    f"(p, target) = (.1, .1), (.5, .25), (.6, .26): expected [22, 3, 4], you have {shown(got)}. "
     "Try your sizes, and one less, in dead_group_probability."
 )
+got = *got, smallest_group_size(0.5, 0.5)
+assert number(got[3]) == 2, f"(p, target) = (.5, .5): the smallest group that can be alive is one of 2, you have {shown(got[3])}"
+for x in got:
+    assert is_number(x, int, np.integer), f"a group size is an int; {shown(x)} is {what_is(x)}"
 ### BEGIN HIDDEN TESTS
 import random
 
@@ -1100,9 +1145,9 @@ assert number(smallest_group_size(0.01, 0.05)) == 299
 
 # %% check size_no_group_is_enough points=1
 # Where every group is dead, no size is returned; where few are alive, a large one is.
-got = (smallest_group_size(0.0, 0.2), smallest_group_size(1.0, 0.2), smallest_group_size(0.96, 0.2))
-assert got[0] is None and got[1] is None and number(got[2]) == 40, (
-    f"target .2: no G helps at p = 0 and p = 1 (None), 40 does at p = .96; you have {shown(got)}"
+got = tuple(smallest_group_size(p, 0.2) for p in (0.0, 1.0, 0.96, 0.004, 0.00047))
+assert got[0] is None and got[1] is None and [number(x) for x in got[2:]] == [40, 402, 3424], (
+    f"target .2: no G helps at p = 0 and p = 1 (None), 40 does at p = .96, 402 at .004, 3424 at .00047; you have {shown(got)}"
 )
 ### BEGIN HIDDEN TESTS
 import random

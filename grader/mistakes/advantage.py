@@ -349,6 +349,92 @@ def gae_total(rewards, values, gamma=0.99, lam=0.95):
     return running
 
 
+@mistake("gae_advantages")
+def gae_other_defaults(rewards, values, gamma=1.0, lam=0.95):
+    """The default of gamma became 1.
+
+    Hint: What do gamma and lam mean when the caller leaves them out? The first line of the cell said so.
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_other_default_of_lambda(rewards, values, gamma=0.99, lam=1.0):
+    """The default of lam became 1.
+
+    Hint: What do gamma and lam mean when the caller leaves them out? The first line of the cell said so.
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_rewards_in_place(rewards, values, gamma=0.99, lam=0.95):
+    """The surprises were added up in the rewards that came in: float() makes no copy of what is float already.
+
+    Hint: What does rewards.float() return when the rewards are floats already: a copy, or the same tensor? Into what does += write?
+    """
+    surprises = rewards.float()
+    surprises += gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_normalised_by_sample_std(rewards, values, gamma=0.99, lam=0.95):
+    """The advantages were normalised at the end, by torch's own std, as PPO code does before the loss.
+
+    Hint: PPO often does that later, over a batch. Is it part of the definition?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+@mistake("gae_advantages")
+def gae_first_step_forgotten(rewards, values, gamma=0.99, lam=0.95):
+    """The loop stopped before the first step, whose advantage stayed 0.
+
+    Hint: Where does range(T - 1, 0, -1) end?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in range(len(surprises) - 1, 0, -1):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
+@mistake("gae_advantages")
+def gae_end_stands_still(rewards, values, gamma=0.99, lam=0.95):
+    """The last step was taken to lead nowhere else: its own value stood in the place of the one after it.
+
+    Hint: There is one value more than there are rewards. Which entry of values speaks of what follows the last step?
+    """
+    after = torch.cat([values[1:-1], values[-2:-1]])
+    surprises = rewards + gamma * after - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages
+
+
 @right("gae_advantages")
 def gae_stacked_list(rewards, values, gamma=0.99, lam=0.95):
     """A list, turned round and stacked."""
@@ -1064,6 +1150,106 @@ def half_precision(rewards, group_ids, eps=1e-6):
     return by_group(rewards.half().to(torch.float32), group_ids, lambda r: in_stds(r, eps))
 
 
+@mistake("group_advantages")
+def std_below_eps_is_dead(rewards, group_ids, eps=1e-6):
+    """A group with a std below eps got 0, where such a std counts as eps.
+
+    Hint: The smallest std to divide by is eps. By what is a smaller one replaced, and what is left of the differences then?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps) * (r.std(unbiased=False) >= eps))
+
+
+@mistake("group_advantages")
+def tiny_std_is_dead(rewards, group_ids, eps=1e-6):
+    """Groups with a std below .00001 were treated as if all their rewards were equal, whatever eps says.
+
+    Hint: Small is not equal. Which argument says how small a std may be, and is it looked at?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps) * (r.std(unbiased=False) >= 1e-5))
+
+
+@mistake("group_advantages")
+def eps_ignored(rewards, group_ids, eps=1e-6):
+    """The number 1e-6 was written into the formula, and the argument eps was ignored.
+
+    Hint: Which number in your code should be a name?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, 1e-6))
+
+
+@mistake("group_advantages")
+def float32_first(rewards, group_ids, eps=1e-6):
+    """The rewards went through float32, which has seven digits, before the mean was taken off.
+
+    Hint: Which digits of 1000.00009 does a float32 keep? Into which type does your first line turn the rewards?
+    """
+    return by_group(rewards.float(), group_ids, lambda r: in_stds(r, eps))
+
+
+@mistake("group_advantages")
+def clipped_at_five(rewards, group_ids, eps=1e-6):
+    """The advantages were cut to -5 and 5, as some training code does against outliers.
+
+    Hint: How many stds above its siblings is the one success among a hundred failures?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps).clamp(-5, 5))
+
+
+@mistake("group_advantages")
+def clipped_at_ten(rewards, group_ids, eps=1e-6):
+    """The advantages were cut to -10 and 10, as some training code does against outliers.
+
+    Hint: How many stds above its siblings is the one success among 400 failures?
+    """
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps).clamp(-10, 10))
+
+
+@mistake("group_advantages")
+def trl_formula(rewards, group_ids, eps=1e-6):
+    """Each group got TRL's own line, (r - mean) / (r.std() + 1e-4): the sample std, and another eps.
+
+    Hint: Two conventions in one line are not this course's. Look at the card at the top: by what is the sum of squares divided, and
+    what is done about a small std?
+    """
+    out = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].float()
+        out[group_ids == g] = (r - r.mean()) / (r.std() + 1e-4)
+    return out
+
+
+@mistake("group_advantages")
+def whole_batch_sample_std(rewards, group_ids, eps=1e-6):
+    """One mean and torch's own std, which divides by N - 1, were taken over the whole batch; the ids were not used.
+
+    Hint: Two things to look at: with whom is an answer compared, and by what does the course's std divide?
+    """
+    r = rewards.float()
+    return (r - r.mean()) / (r.std() + eps)
+
+
+@mistake("group_advantages")
+def float_rewards_in_place(rewards, group_ids, eps=1e-6):
+    """The rewards that came in were overwritten where they are floats: float() and double() copy only where the type changes.
+
+    Hint: What does rewards.float() return when the rewards are floats already: a copy, or the same tensor?
+    """
+    r = rewards if rewards.is_floating_point() else rewards.float()
+    for g in group_ids.unique():
+        r[group_ids == g] = in_stds(r[group_ids == g].double(), eps).to(r.dtype)
+    return r.clone()
+
+
+@mistake("group_advantages")
+def ids_in_place(rewards, group_ids, eps=1e-6):
+    """The ids that came in were renamed in place.
+
+    Hint: To rename the ids is a good idea. In whose tensor should it happen?
+    """
+    group_ids.copy_(group_ids.unique(return_inverse=True)[1])
+    return by_group(rewards, group_ids, lambda r: in_stds(r, eps))
+
+
 @right("group_advantages")
 def double_mask_loop(rewards, group_ids, eps=1e-6):
     """A loop over the ids with masks, float64 inside."""
@@ -1109,9 +1295,9 @@ def one_hot_matrix(rewards, group_ids, eps=1e-6):
 
 @right("group_advantages")
 def pairwise_mask(rewards, group_ids, eps=1e-6):
-    """An [N, N] mask of siblings, float32, dead groups found by the largest and the smallest reward."""
+    """An [N, N] mask of siblings, no float64, dead groups found by the largest and the smallest reward."""
     siblings = group_ids[:, None] == group_ids[None, :]
-    r = rewards.float()
+    r = rewards if rewards.is_floating_point() else rewards.float()
     size = siblings.sum(1)
     mean = (siblings * r).sum(1) / size
     std = ((siblings * (r - mean[:, None]) ** 2).sum(1) / size).sqrt()
@@ -1164,33 +1350,24 @@ def eps_added(rewards, group_ids, eps=1e-6):
 
 @right("group_advantages")
 def float32_with_a_look_first(rewards: torch.Tensor, group_ids: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """float32 throughout; groups without a difference are passed over."""
-    out = torch.zeros(rewards.shape)
+    """The type of the rewards throughout; groups without a difference are passed over."""
+    floats = rewards.float() if not torch.is_floating_point(rewards) else rewards
+    out = torch.zeros_like(floats)
     for g in set(group_ids.tolist()):
         where = (group_ids == g).nonzero().squeeze(1)
-        r = rewards[where].float()
+        r = floats[where]
         if (r != r[0]).any():
-            out[where] = (r - r.mean()) / torch.sqrt(torch.mean((r - r.mean()) ** 2))
+            out[where] = (r - r.mean()) / max(torch.sqrt(torch.mean((r - r.mean()) ** 2)).item(), eps)
     return out
-
-
-@right("group_advantages")
-def float32_small_std_is_zero(rewards, group_ids, eps=1e-6):
-    """float32 with index_add; a std below eps counts as 0."""
-    print("groups:", len(group_ids.unique()))
-    r = rewards.to(torch.float32)
-    _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
-    centred = r - (torch.zeros(len(size)).index_add_(0, group, r) / size)[group]
-    std = (torch.zeros(len(size)).index_add_(0, group, centred**2) / size).sqrt()[group]
-    return torch.where(std < eps, torch.zeros_like(r), centred / std.clamp_min(eps))
 
 
 @right("group_advantages")
 def shifted_first(rewards, group_ids, eps=1e-6):
     """Each group is shifted by its smallest reward before anything is averaged, so that ties are exactly 0."""
-    out = torch.zeros(len(rewards), dtype=torch.float32)
+    floats = rewards.to(torch.promote_types(rewards.dtype, torch.float32))
+    out = torch.zeros_like(floats)
     for g in group_ids.unique():
-        r = rewards[group_ids == g].float()
+        r = floats[group_ids == g]
         r = r - r.min()
         out[group_ids == g] = (r - r.mean()) / r.std(unbiased=False).clamp_min(eps)
     return out
@@ -1356,6 +1533,34 @@ def dead_caret(p, group_size):
     return p ^ group_size + (1 - p) ^ group_size
 
 
+@mistake("dead_group_probability")
+def dead_rounded_to_six(p, group_size):
+    """The result was rounded to six digits.
+
+    Hint: Leave rounding to whoever prints the number. What is left of a small probability?
+    """
+    return round(p**group_size + (1 - p) ** group_size, 6)
+
+
+@mistake("dead_group_probability")
+def dead_as_tensor(p, group_size):
+    """A tensor came back where the exercise promises a float.
+
+    Hint: The number is right. What does .item() do?
+    """
+    chances = torch.tensor([p, 1 - p], dtype=torch.float64)
+    return (chances**group_size).sum()
+
+
+@mistake("dead_group_probability")
+def dead_printed(p, group_size):
+    """The probability was printed, and nothing came back.
+
+    Hint: Who calls the function gets what stands behind return. What stands there?
+    """
+    print(p**group_size + (1 - p) ** group_size)
+
+
 @right("dead_group_probability")
 def dead_loop(p, group_size):
     """Multiplied out in a loop."""
@@ -1495,17 +1700,6 @@ def size_by_one_logarithm(p, target):
     if p in (0, 1):
         return None
     return max(2, math.ceil(math.log(target) / math.log(max(p, 1 - p)) - 1e-9))
-
-
-@mistake("smallest_group_size")
-def size_by_one_logarithm_alone(p, target):
-    """Only the likelier of the two ends was counted, so that a logarithm gives the size, down to a group of one.
-
-    Hint: At p = .5 the other end counts as much. What is the probability that a group of one is dead?
-    """
-    if p in (0, 1):
-        return None
-    return math.ceil(math.log(target) / math.log(max(p, 1 - p)) - 1e-9)
 
 
 @mistake("smallest_group_size")
@@ -1661,6 +1855,55 @@ def size_probability_returned(p, target):
     while dead(p, size) > target:
         size += 1
     return dead(p, size)
+
+
+@mistake("smallest_group_size")
+def size_one_logarithm_but_at_half(p, target):
+    """Only the likelier of the two ends was counted, so that a logarithm gives the size, with p = .5 as the one exception.
+
+    Hint: At p = .6 the other end still counts. Put your size, and one less, into dead_group_probability.
+    """
+    if p in (0, 1):
+        return None
+    both = 0.5 if p == 0.5 else 1
+    return max(2, math.ceil(math.log(target * both) / math.log(max(p, 1 - p)) - 1e-9))
+
+
+@mistake("smallest_group_size")
+def size_search_ends(p, target):
+    """The search ended at 512 answers and said None, though a larger group would do.
+
+    Hint: For which two p is there really no G? All others have one, however large.
+    """
+    return next((size for size in range(2, 513) if dead(p, size) <= target), None)
+
+
+@mistake("smallest_group_size")
+def size_near_the_ends_is_none(p, target):
+    """No size was returned for a p close to 0 or 1, as if it were 0 or 1 itself.
+
+    Hint: At p = .005 some groups are alive. Which two values of p leave none?
+    """
+    if p < 0.01 or p > 0.99:
+        return None
+    size = 2
+    while dead(p, size) > target:
+        size += 1
+    return size
+
+
+@mistake("smallest_group_size")
+def size_as_float(p, target):
+    """The right size came back as a float.
+
+    Hint: How many answers are 22.0 answers? Which type does the exercise promise?
+    """
+    if p in (0, 1):
+        return None
+    size = 2.0
+    while dead(p, size) > target:
+        size += 1
+    return size
 
 
 @right("smallest_group_size")

@@ -56,6 +56,14 @@ def test_a_mistake_loses_points(case, seeds):
         assert any(verdicts(notebook, version.exercise, version.source, seed).values())
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c[1].wrong], ids=names_of)
+def test_a_mistake_fails_where_the_learner_sees_it(case):
+    """Whose visible checks are green loses nothing in the hidden part."""
+    notebook, version = case
+    names = namespace(notebook, {version.exercise: version.source})
+    assert any(failure(c, names, hidden=False)[0] for c in notebook.of_kind("check") if c.exercise == version.exercise)
+
+
 def flat(value):
     """Every tensor inside a value."""
     if torch.is_tensor(value):

@@ -126,11 +126,12 @@ said = [f.name.startswith("/tmp/"), os.getcwd(), os.listdir(PLACE), lazy_import.
 def test_what_can_be_read_may_overlap_and_be_reached_by_a_link():
     with tempfile.TemporaryDirectory(dir="/tmp") as real, tempfile.TemporaryDirectory(dir="/var/tmp") as other:
         Path(real, "inner").mkdir()
-        Path(real, "inner", "file").write_text("x")
+        for place in (real, f"{real}/inner"):
+            Path(place, "file").write_text("x")
         Path(other, "link").symlink_to(real)
-        own = (f"{real}/inner", real, f"{other}/link")
+        own = (f"{real}/inner", f"{other}/link")
         before = f"from grader.sandbox import jail\nold = jail.readable()\njail.readable = lambda: (*old, *{own})"
-        said = inside(Layers(namespaces=True), f"said = [open(p + '/inner/file').read() for p in {own[1:]}]", before=before)
+        said = inside(Layers(namespaces=True), f"said = [open(p + '/file').read() for p in {own}]", before=before)
     assert said == ["x", "x"]
 
 
@@ -151,6 +152,34 @@ for path in ("/etc/passwd", COURSE):
 """.replace("COURSE", repr(str(HERE / "cli.py")))
     assert inside(Layers(bubblewrap=True), code) == ["FileNotFoundError"] * 2
     assert inside(Layers(landlock=layers().landlock), code) == ["PermissionError"] * 2
+
+
+@linux
+def test_nothing_can_be_written_among_what_bubblewrap_binds():
+    code = """
+said = []
+for folder in ("/", "/dev", sys.prefix):
+    try:
+        open(folder + "/x-from-the-jail", "w")
+    except OSError as e:
+        said.append(errno.errorcode[e.errno])
+"""
+    assert inside(Layers(bubblewrap=True), "import errno, sys" + code) == ["EROFS"] * 3
+
+
+@linux
+@pytest.mark.skipif(layers().landlock < 6, reason="this kernel's Landlock has no rules for sockets and signals")
+def test_landlock_alone_refuses_signals_and_connections_too():
+    code = """
+import os, socket
+said = []
+for attempt in (lambda: os.kill(os.getppid(), 0), lambda: socket.create_connection(("127.0.0.1", 9))):
+    try:
+        attempt()
+    except OSError as e:
+        said.append(type(e).__name__)
+"""
+    assert inside(Layers(landlock=6), code) == ["PermissionError"] * 2
 
 
 @linux

@@ -14,19 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-import torch
-
 from grader.classroom.atomic import write_atomically
 from grader.course.source import ROOT, CourseError, read_course
 from grader.intake.match import Unreadable, read_submission
-from grader.judge.judge import Judge, Result
+from grader.judge.verdict import Result
 from grader.sandbox.jail import JailError, layers
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command. Returns 0 when all went well, 1 when something did not hold, 2 when an input could not be used."""
     options = _parser().parse_args(arguments)
-    torch.set_num_threads(1)  # tensors are tiny here: a second thread would only wait for the first
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch: tensors are tiny here, a second thread would only wait for the first
     try:
         with _no_lost_ctrl_c():
             return options.command(options)
@@ -111,6 +109,8 @@ def _check(options: argparse.Namespace) -> int:
     files = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts) if path.is_dir() else [path]
     if not files:
         return _refuse(f"{path}: no notebook (.ipynb) in this folder")
+    from grader.judge.judge import Judge  # here: it brings torch, which the process that writes a gradebook does without
+
     results, status = [], 0
     with Judge(allow_no_jail=options.no_jail) as judge:
         for file in files:

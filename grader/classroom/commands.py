@@ -30,7 +30,7 @@ from nbgrader.utils import find_all_files, parse_utc
 from traitlets.config import Config, PyFileConfigLoader
 
 from grader.classroom.atomic import write_atomically
-from grader.classroom.autograding import load_result, result_id
+from grader.classroom.autograding import keep_tables, load_result, result_id
 from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full
 from grader.classroom.exports import Ungraded, write_grades
 from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, late_penalties
@@ -79,6 +79,7 @@ def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
     with cls.translate_errors():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its tests are secret
         with cls.exclusive_lock():
+            keep_tables(cls.own)
             seed = secrets.randbelow(2**31)
             graded = [notebook for notebook in course if notebook.of_kind("check")]
             for notebook, following in zip(graded, [nb.name for nb in graded[1:]] + [""], strict=True):

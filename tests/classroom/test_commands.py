@@ -13,9 +13,13 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
+from grader.classroom.autograding import read_master
 from grader.classroom.commands import ClassError, collect, grade, new, report
 from grader.classroom.similarity import alike
+from grader.feedback import table
+from grader.feedback.table import fingerprints
 from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
+from tests.conftest import COURSE
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 STUDENTS = {"anna": {}, "王小明": {"double": PLUS_ONE}, "=HYPERLINK(1)": {"double": "def double(x):\n    return x.tolist()"}}
@@ -83,6 +87,16 @@ def test_a_new_class_has_one_secret_seed_in_its_sources_and_none_in_what_is_rele
         assert tags["check"] == ["raises-exception"] and not tags["given"]
     assert len(seeds) == 1
     assert directory.stat().st_mode & 0o077 == 0, "others on this machine can read the tests"
+
+
+def test_what_known_mistakes_give_is_worked_out_once_a_class(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "_kept", None)
+    table._of_exercise.cache_clear()
+    new(tmp_path / "autumn", COURSE[:1], say=lambda line: None)
+    known = fingerprints(COURSE[0])
+    table._of_exercise.cache_clear()  # as in another process
+    monkeypatch.setattr(table, "_worked_out", None)
+    assert known and fingerprints(read_master(tmp_path / "autumn/source/01_advantage/01_advantage.ipynb").notebook) == known
 
 
 def test_another_class_has_another_seed(graded_once, course, tmp_path):

@@ -461,16 +461,16 @@ for trial in range(12):
 
 # %% check equal_rewards_teach_nothing points=1
 # Equal rewards teach nothing (six times 0.9 in float32 gives six times 0); those that hardly differ still do.
-ids = torch.tensor([1, 2, 1, 1, 3, 1, 2, 1, 3, 1])
-rewards = torch.tensor([0.9, 0.0, 0.9, 0.9, 1000.0, 0.9, 2**-14, 0.9, 1000.25, 0.9])
+ids = torch.tensor([1, 2, 1, 1, 3, 1, 2, 1, 3, 1, 4, 4])
+rewards = torch.tensor([0.9, 0.0, 0.9, 0.9, 1000.0, 0.9, 2**-14, 0.9, 1000.25, 0.9, 1000.0, 1016.0])
 _, got = loss_and_advantages(
-    compute_grpo_loss(torch.full((10,), -2.0), torch.full((10,), -2.0), rewards.clone(), ids.clone()), 10
+    compute_grpo_loss(torch.full((12,), -2.0), torch.full((12,), -2.0), rewards.clone(), ids.clone()), 12
 )
 assert close(got[ids == 1], torch.zeros(6), 1e-5), (
     f"six equal rewards gave the advantages {rounded(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean "
     "in float32, and what does the division make of it?"
 )
-for g, words in ((2, "0 and 2^-14 (.00006)"), (3, "1000 and 1000.25")):
+for g, words in ((2, "0 and 2^-14 (.00006)"), (3, "1000 and 1000.25"), (4, "1000 and 1016")):
     assert close(got[ids == g], torch.tensor([-1.0, 1.0]), 0.05), (
         f"the rewards {words} of group {g} gave the advantages {rounded(got[ids == g])}, not -1 and 1. What becomes "
         "in your code of a spread that is small, or small against the level?"
@@ -1573,11 +1573,8 @@ for _ in range(8):
 # Whatever the padding holds, NaN and infinity included, touches neither loss nor gradient.
 mask = torch.tensor([[True, True, False, False], [True, True, True, False]])
 old = torch.tensor([[-1.0, -1.0, float("nan"), -9.0], [-2.0, -0.5, -1.0, float("-inf")]])
-new = (
-    (old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.5, 0.9, 0.95, 1.0]]).log())
-    .masked_fill(~mask, float("inf"))
-    .requires_grad_()
-)
+new = old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.5, 0.9, 0.95, 1.0]]).log()
+new = torch.where(mask, new, torch.tensor([0.0, 0.0, float("inf"), 300.0])).requires_grad_()
 expected = torch.tensor([[-0.275, -0.225, 0.0, 0.0], [0.25, 0.15, 0.15833, 0.0]])
 given = {"log_probs_old": old.clone(), "advantages": torch.tensor([1.0, -1.0]), "mask": mask.clone()}
 before = {name: x.clone() for name, x in given.items()}

@@ -543,7 +543,7 @@ def std_below_eps_is_dead(log_probs_new, log_probs_old, rewards, group_ids, clip
 
 @mistake("compute_grpo_loss")
 def tiny_std_is_dead(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """Groups with a std below .00001 were taken for dead, whatever eps says.
+    """Groups whose rewards differ by very little were taken for dead, whatever eps says.
 
     Hint: Small is not equal. Which argument says how small a std may be, and is it looked at?
     """
@@ -559,6 +559,16 @@ def float32_first(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0
     Hint: Which digits of 1000.00009 does a float32 keep? Into which type does your first line turn the rewards?
     """
     advantages = own_group_advantages(rewards.float(), group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def clipped_rewards(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The rewards were cut to -10 and 10, as some training code does against outliers.
+
+    Hint: Only the ratio has a band. What is left of the rewards 1000 and 1016?
+    """
+    advantages = own_group_advantages(rewards.double().clamp(-10, 10), group_ids, eps)
     return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
 
 
@@ -1971,6 +1981,20 @@ def in_place_response(log_probs_new, log_probs_old, mask):
 
 
 @right("response_ratio")
+def nansum_ratio(log_probs_new, log_probs_old, mask):
+    """Padding times 0, and a sum that passes over NaN."""
+    return torch.exp(torch.nansum(log_probs_new * mask, dim=1) - torch.nansum(log_probs_old * mask, dim=1))
+
+
+@right("response_ratio")
+def clamped_ratio(log_probs_new, log_probs_old, mask):
+    """float64 inside, the log-ratio of the answer cut at -20 and 20."""
+    zero = torch.zeros((), dtype=torch.float64)
+    difference = torch.where(mask, log_probs_new.double(), zero) - torch.where(mask, log_probs_old.double(), zero)
+    return difference.sum(-1).clamp(-20, 20).exp().float()
+
+
+@right("response_ratio")
 def where_ratio(log_probs_new, log_probs_old, mask):
     """torch.where on the difference."""
     return torch.where(mask, log_probs_new - log_probs_old, torch.zeros(())).sum(-1).exp()
@@ -2519,6 +2543,37 @@ def nan_in_the_gradient(log_probs_new, log_probs_old, advantages, mask, clip_ran
 
 
 @mistake("grpo_token_loss")
+def clip_higher_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The band reached further up than down, as DAPO's does.
+
+    Hint: How far is it from 1 to the upper edge of your band, and how far to the lower one?
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + 1.4 * clip_range) * A), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def missing_comma_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The two surrogates were multiplied with each other: a comma is missing between them.
+
+    Hint: How many things does your minimum choose between? Read the line aloud, comma by comma.
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    return aggregated(-(ratio * A * ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def nan_to_num_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """NaN and infinity were replaced by 0, and the padding masked after exp: a large number in it still becomes infinity there.
+
+    Hint: Padding may hold anything, 300 too. What does exp make of it, and what does the backward pass?
+    """
+    ratio, A = torch.nan_to_num(log_probs_new - log_probs_old, 0.0, 0.0, 0.0).exp(), advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
 def min_of_means_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """The two surrogates were averaged first, and the smaller of the two averages was taken.
 
@@ -2677,6 +2732,17 @@ def in_place_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.
     """
     old = log_probs_old.masked_fill_(~mask, 0.0)
     return aggregated(token_loss(log_probs_new, old, advantages, mask, clip_range), mask, aggregate)
+
+
+@right("grpo_token_loss")
+def einsum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """float64 throughout; a table of weights, and one einsum."""
+    zero = torch.zeros((), dtype=torch.float64)
+    new, old = torch.where(mask, log_probs_new.double(), zero), torch.where(mask, log_probs_old.double(), zero)
+    ratio, A, m = (new - old).exp(), advantages.double()[:, None], mask.double()
+    worse = torch.minimum(ratio * A, ratio.clip(1 - clip_range, 1 + clip_range) * A)
+    weights = {"sequence": m / m.sum(-1, keepdim=True).clamp_min(1) / len(m), "token": m / m.sum(), "constant": m / m.numel()}
+    return -torch.einsum("nt,nt->", weights[aggregate], worse)
 
 
 @right("grpo_token_loss")

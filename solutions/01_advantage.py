@@ -203,7 +203,7 @@ plt.show()
 # - `values[T]` is what the critic still expects after the last step: 0 if the text has ended, and not 0 if it
 #   was cut off. Use it as it comes.
 # - Rewards may be integers; the advantages are floats all the same. `rewards` and `values` stay as they are.
-# - No normalisation: PPO often does that afterwards, and here it would hide the numbers.
+# - No normalisation and no bounds: PPO code often has both, and here they would hide the numbers.
 #
 # <details><summary>A hint</summary>
 #
@@ -228,12 +228,18 @@ def gae_advantages(rewards, values, gamma=0.99, lam=0.95):
 # %% check gae_surprise_alone points=1
 # With lam = 0 a step answers for its own surprise alone.
 expected = [0.04, -0.42, 1.16]  # 0 + .9 x .6 - .5, and so on
-got = gae_advantages(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.5, 0.6, 0.2, 0.4]), gamma=0.9, lam=0.0)
-assert is_vector(got, 3), f"expected floats of shape [3], one for each step; you returned {what_is(got)}"
-assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
+got = (
+    gae_advantages(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.5, 0.6, 0.2, 0.4]), gamma=0.9, lam=0.0),
+    gae_advantages(torch.tensor([1.0]), torch.tensor([0.5, 0.75]), gamma=0.8, lam=0.0),
+)
+assert is_vector(got[0], 3), f"expected floats of shape [3], one for each step; you returned {what_is(got[0])}"
+assert all(abs(a - e) < 1e-4 for a, e in zip(got[0].tolist(), expected)), (
     f"rewards 0, 0, 1, values .5, .6, .2, .4, gamma .9, lam 0: the surprises are "
-    f"{shown(expected)}, you have {shown(got)}. "
+    f"{shown(expected)}, you have {shown(got[0])}. "
     "Which value stands before a step, which after it, and which of them is discounted?"
+)
+assert is_vector(got[1], 1) and abs(got[1].item() - 1.1) < 1e-4, (
+    f"one step with reward 1, values .5, .75, gamma .8, lam 0: expected [1.1], you returned {what_is(got[1])}, {shown(got[1])}"
 )
 ### BEGIN HIDDEN TESTS
 import random
@@ -311,18 +317,18 @@ for trial in range(20):
 
 # %% check gae_whole_number_rewards points=1
 # Whole-number rewards give floats, and what came in stays as it is.
-rewards, floats, values = torch.tensor([0, -1, 3]), torch.tensor([0.0, -1.0, 3.0]), torch.tensor([0.5, 0.25, 0.75, 0.25])
-expected = [0 - 0.5 * 1 + 0.25 * 3 + 0.125 * 0.25 - 0.5, -1 + 0.5 * 3 + 0.25 * 0.25 - 0.25, 3 + 0.5 * 0.25 - 0.75]
+rewards, floats, values = torch.tensor([0, -1, 30]), torch.tensor([0.0, -1.0, 30.0]), torch.tensor([0.5, 0.25, 0.75, 0.25])
+expected = [0 - 0.5 * 1 + 0.25 * 30 + 0.125 * 0.25 - 0.5, -1 + 0.5 * 30 + 0.25 * 0.25 - 0.25, 30 + 0.5 * 0.25 - 0.75]
 answer = gae_advantages(rewards, values, gamma=0.5, lam=1.0)
 gae_advantages(floats, values.clone(), gamma=0.5, lam=1.0)  # the same as floats: do they stay as they are?
-changed = [rewards.tolist(), floats.tolist()] != [[0, -1, 3]] * 2, values.tolist() != [0.5, 0.25, 0.75, 0.25]
+changed = [rewards.tolist(), floats.tolist()] != [[0, -1, 30]] * 2, values.tolist() != [0.5, 0.25, 0.75, 0.25]
 got = answer, changed
 assert is_vector(answer, 3), f"expected a tensor of floats of shape [3], you returned {what_is(answer)}"
 assert all(abs(a - e) < 1e-4 for a, e in zip(answer.tolist(), expected)), (
-    f"integer rewards 0, -1, 3, gamma .5, lam 1: expected {shown(expected)}, you have {shown(answer)}. "
+    f"integer rewards 0, -1, 30, gamma .5, lam 1: expected {shown(expected)}, you have {shown(answer)}. "
     "If the checks above pass: which number type does the tensor have into which you write?"
 )
-assert not changed[0], f"the rewards that came in were 0, -1, 3 and are {shown(rewards)}, as floats {shown(floats)}, after the call"
+assert not changed[0], f"the rewards that came in were 0, -1, 30 and are {shown(rewards)}, as floats {shown(floats)}, after the call"
 assert not changed[1], f"the values that came in were changed, to {shown(values)}"
 ### BEGIN HIDDEN TESTS
 import random

@@ -280,14 +280,16 @@ def close(a, b, tolerance):
 # the loss is 0.15. On the separating batch the loss is 0.015724.
 #
 # - Ids are labels: negative, huge, unsorted, mixed; groups of any size. Each answer keeps its place.
-# - Use the std of the group itself (divide by $G$, not $G-1$), never smaller than `eps`.
+# - Use the std of the group itself (divide by $G$, not $G-1$); one smaller than `eps` counts as `eps`.
 # - A group whose rewards are all equal, or that has one answer, teaches nothing: its advantages are 0 (up to
 #   1e-5). Mind float32: six rewards of 0.9 do not average to 0.9. Where a division by a tiny std could
 #   follow, count in float64.
 # - But small is not equal, at any level: rewards of 0 and .0001 have the advantages -1 and 1, and so have 1000
-#   and 1000.25. Nor is there a largest advantage: one success among 37 answers is worth 6.
-# - Whole-number rewards are welcome and give float advantages. Nothing that comes in is written to.
+#   and 1000.25. Nor is there a largest advantage: one success among 442 answers is worth 21.
+# - Whole-number and float64 rewards are welcome and give float advantages. Nothing that comes in is written to.
 # - Log-probs may be as low as -400: think of the first cell of this notebook.
+# - The band is the only bound: a bad answer that became $e^{18}$ times as likely is felt in full. (A log-ratio
+#   cut at -20 and 20, against overflow, is allowed.)
 #
 # There are three TODOs, one region each. The names that pass from one to the next are in the banners. A loop
 # over the groups is fine for every check; doing without one is the sport of it (and 1,000,000 answers will
@@ -363,13 +365,24 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
 # %% check own_group_advantages points=2
 # Each answer is measured in standard deviations of its own group.
 expected = torch.tensor([0.1690, -0.9806, -0.5071, 1.3728, 1.5213, -1.1832, -0.3922, 0.0])
-_, got = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
-assert got.is_floating_point(), f"advantages are floats, not {got.dtype}"
+_, answer = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
+tiny, huge = (
+    loss_and_advantages(
+        compute_grpo_loss(torch.zeros(2), torch.zeros(2), torch.tensor([0.0, reward]), torch.tensor([6, 6]), eps=eps), 2
+    )[1]
+    for reward, eps in ((2**-24, 1e-12), (1.0, 8.0))
+)
+got = answer, tiny, huge
+assert answer.is_floating_point(), f"advantages are floats, not {answer.dtype}"
 for i in range(8):
     group = separating_batch()["group_ids"][i].item()
-    assert close(got[i], expected[i], 1e-4), (
-        f"answer {i} (group {group}): the advantage is {got[i]:.4f}, not {expected[i]:.4f}. Which answers does "
+    assert close(answer[i], expected[i], 1e-4), (
+        f"answer {i} (group {group}): the advantage is {answer[i]:.4f}, not {expected[i]:.4f}. Which answers does "
         "it have to be compared with, and what is the unit?"
+    )
+for mine, size, words in ((tiny, 1.0, "0 and 2^-24 with eps 1e-12"), (huge, 0.0625, "0 and 1 with eps 8")):
+    assert close(mine, torch.tensor([-size, size]), 0.01), (
+        f"the rewards {words} give the advantages {[-size, size]}, not {rounded(mine)}. Who decides which std is too small?"
     )
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev  # an independent way: plain Python, exact means
@@ -385,6 +398,13 @@ for _ in range(8):
     )
     _, mine = loss_and_advantages(compute_grpo_loss(log_probs + 0.1, log_probs, rewards.clone(), ids.clone()), 40)
     assert close(mine, right, 3e-5), "an advantage of a random batch is off"
+for reward, eps in ((2**-21, 1e-11), (0.5, 50.0), (2.0, 400.0)):  # an eps that is added passes
+    pair = torch.tensor([0.0, reward * (1 + float(torch.rand(1, generator=draw)))])
+    _, mine = loss_and_advantages(
+        compute_grpo_loss(torch.zeros(2), torch.zeros(2), pair.clone(), torch.tensor([6, 6]), eps=eps), 2
+    )
+    half = pair[1].item() / 2
+    assert close(mine * max(half, eps) / half, torch.tensor([-1.0, 1.0]), 0.03), "eps is the smallest std to divide by"
 rewards = torch.tensor([0, 2**-14, 1000, 1000.25] + [0.0] * 121 + [1.0])  # a small spread, a high level, one success in 122
 right = torch.tensor([-1, 1, -1, 1] + [-1 / 11] * 121 + [11.0])
 ids, log_probs = torch.tensor([6, 6, 2, 2] + [-1] * 122), torch.full((126,), -1.0)
@@ -394,20 +414,20 @@ assert close(mine, right, 0.05), "an advantage of an extreme group is off"
 
 # %% check zero_mean_in_every_group points=3
 # Zero mean in every group: what one answer gains, its siblings lose.
-far, alone = 10**15, 2**60 + 3  # a tie in group far; one success among 37 in group far + 1
-ids = torch.tensor([3, -1, 3, far, -1, 3, far, 3, alone, -1] + [far + 1] * 37)
-rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1] + [0] * 36 + [1])  # whole numbers
+far, alone = 10**15, 2**60 + 3  # a tie in group far; one success among 442 in group alone + 1, a neighbour of another
+ids = torch.tensor([3, -1, 3, far, -1, 3, far, 3, alone, -1] + [alone + 1] * 442)
+rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1, 1] + [0] * 441)  # whole numbers
 _, got = loss_and_advantages(
-    compute_grpo_loss(torch.full((47,), -2.0), torch.full((47,), -2.1), rewards.clone(), ids.clone()), 47
+    compute_grpo_loss(torch.full((452,), -2.0), torch.full((452,), -2.1), rewards.clone(), ids.clone()), 452
 )
-for g, varied in ((3, True), (-1, True), (far, False), (alone, False), (far + 1, True)):
+for g, varied in ((3, True), (-1, True), (far, False), (alone, False), (alone + 1, True)):
     mine = got[ids == g].double()
     assert abs(mine.mean().item()) < 1e-5, (
         f"group {g}, of size {len(mine)}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared "
         "with its own group? Is anything left where all rewards are equal, or lost where one answer stands out?"
     )
     assert varied == (mine.abs().sum().item() > 0.5), (
-        f"group {g} has rewards {rewards[ids == g].tolist()} and got the advantages {rounded(mine)}. A group "
+        f"the rewards of group {g} are {describe(rewards[ids == g])}, its advantages {describe(mine)}. A group "
         "teaches something exactly when its rewards differ."
     )
 ### BEGIN HIDDEN TESTS
@@ -441,16 +461,16 @@ for trial in range(12):
 
 # %% check equal_rewards_teach_nothing points=1
 # Equal rewards teach nothing (six times 0.9 in float32 gives six times 0); those that hardly differ still do.
-ids = torch.tensor([1, 2, 1, 1, 3, 1, 2, 1, 3, 1])
-rewards = torch.tensor([0.9, 0.0, 0.9, 0.9, 1000.0, 0.9, 2**-14, 0.9, 1000.25, 0.9])
+ids = torch.tensor([1, 2, 1, 1, 3, 1, 2, 1, 3, 1, 4, 4])
+rewards = torch.tensor([0.9, 0.0, 0.9, 0.9, 1000.0, 0.9, 2**-14, 0.9, 1000.25, 0.9, 1000.0, 1016.0])
 _, got = loss_and_advantages(
-    compute_grpo_loss(torch.full((10,), -2.0), torch.full((10,), -2.0), rewards.clone(), ids.clone()), 10
+    compute_grpo_loss(torch.full((12,), -2.0), torch.full((12,), -2.0), rewards.clone(), ids.clone()), 12
 )
 assert close(got[ids == 1], torch.zeros(6), 1e-5), (
     f"six equal rewards gave the advantages {rounded(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean "
     "in float32, and what does the division make of it?"
 )
-for g, words in ((2, "0 and 2^-14 (.00006)"), (3, "1000 and 1000.25")):
+for g, words in ((2, "0 and 2^-14 (.00006)"), (3, "1000 and 1000.25"), (4, "1000 and 1016")):
     assert close(got[ids == g], torch.tensor([-1.0, 1.0]), 0.05), (
         f"the rewards {words} of group {g} gave the advantages {rounded(got[ids == g])}, not -1 and 1. What becomes "
         "in your code of a spread that is small, or small against the level?"
@@ -473,28 +493,34 @@ for n in (3, 6, 7, 11, 23, 40):
 ### END HIDDEN TESTS
 
 # %% check rewards_of_any_number_type points=1
-# Whole-number rewards give float advantages, and nothing that comes in is changed.
-batch = {
-    "log_probs_new": torch.tensor([-1.0, -2.0, -3.0, -4.0]),
-    "log_probs_old": torch.tensor([-1.1, -1.9, -3.0, -4.2]),
-    "rewards": torch.tensor([2, 2, 2, 1]),
-    "group_ids": torch.tensor([8, 8, 8, 8]),
-}
-before = {name: x.clone() for name, x in batch.items()}
-_, advantages = loss_and_advantages(compute_grpo_loss(**batch), 4)
-changed = {name: not torch.equal(x, before[name]) for name, x in batch.items()}
-got = advantages, changed
-for name, x in batch.items():
-    assert not changed[name], (
-        f"{name} was {rounded(before[name])} and is {rounded(x)} after the call. Somebody else may still need "
-        "it: work on a new tensor."
+# Rewards of any number type give float advantages, and nothing that comes in is changed.
+once, doubles = [0.5774, 0.5774, 0.5774, -1.7321], [1000.0, 1000.00009, 1000.00022, 1000.0003]
+for rewards, words, expected in (
+    (torch.tensor([2, 2, 2, 1]), "2, 2, 2, 1 (int64)", once),
+    (torch.tensor([2.0, 2.0, 2.0, 1.0]), "2, 2, 2, 1 (float32)", once),
+    (torch.tensor(doubles, dtype=torch.float64), f"{doubles} (float64)", [-1.3189, -0.5405, 0.5838, 1.2757]),
+):
+    batch = {
+        "log_probs_new": torch.tensor([-1.0, -2.0, -3.0, -4.0]),
+        "log_probs_old": torch.tensor([-1.1, -1.9, -3.0, -4.2]),
+        "rewards": rewards,
+        "group_ids": torch.tensor([8, 8, 8, 8]),
+    }
+    before = {name: x.clone() for name, x in batch.items()}
+    _, advantages = loss_and_advantages(compute_grpo_loss(**batch), 4)
+    changed = {name: not torch.equal(x, before[name]) for name, x in batch.items()}
+    got = advantages, changed, rewards.is_floating_point()
+    for name, x in batch.items():
+        assert not changed[name], (
+            f"{name} was {rounded(before[name])} and is {rounded(x)} after the call. Somebody else may still need "
+            "it: work on a new tensor."
+        )
+    assert advantages.is_floating_point(), (
+        f"advantages are floats, not {advantages.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
     )
-assert advantages.is_floating_point(), (
-    f"advantages are floats, not {advantages.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
-)
-assert close(advantages, torch.tensor([0.5774, 0.5774, 0.5774, -1.7321]), 1e-3), (
-    f"for rewards 2, 2, 2, 1 (int64) the advantages are .577 three times and -1.732, not {rounded(advantages)}"
-)
+    assert close(advantages, torch.tensor(expected), 0.05 if rewards.dtype == torch.float64 else 1e-3), (
+        f"for the rewards {words} the advantages are {expected}, not {rounded(advantages)}"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
 for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
@@ -514,24 +540,25 @@ for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
 
 # %% check ratio_positivity points=3
 # The ratio is positive and equals exp(new - old), as the gradient of your own loss shows it.
-old = torch.tensor([-110.0, -64.0, -3.0, -400.0, -20.0, -7.0])
-new = (old + torch.tensor([1.1, 0.9, 0.5, 1.7, 0.85, 6.0]).log()).requires_grad_()
+old = torch.tensor([-110.0, -64.0, -3.0, -400.0, -20.0, -27.0])
+new = (old + torch.tensor([1.1, 0.9, math.exp(-18), 1.7, 0.85, math.exp(18)]).log()).requires_grad_()
 expected = torch.tensor([math.exp(a - b) for a, b in zip(new.tolist(), old.tolist())])
 advantages = torch.tensor([1.0, -1.0] * 3)  # what the rewards below come to; nothing here is in a flat region
 rewards, ids = torch.tensor([1.0, 0.0, 5.0, 2.0, 3.0, -1.0]), torch.tensor([0, 0, 1, 1, 2, 2])
 loss, _ = loss_and_advantages(compute_grpo_loss(new, old.clone(), rewards, ids), 6)
-got = (
+ratio = (
     gradient(loss, new) * -6 / advantages + 0.0
 )  # undo sign, mean and advantage: what is left is the ratio your loss has used
+got = (ratio / expected).asinh()  # like a logarithm where numbers are large, so that far ratios do not drown near ones
 for i in range(6):
-    assert got[i] > 0, (
-        f"answer {i}: your gradient corresponds to a ratio of {got[i]:.4f}. A ratio of two probabilities is "
-        "positive: no sign, no zero, no NaN. Which line could give this? (A gradient of exactly 0 also comes from a "
-        "clip that acts where it should not.)"
+    assert ratio[i] > 0, (
+        f"answer {i}, a ratio of {expected[i]:.4g}: your gradient corresponds to {ratio[i]:.4g}. A ratio of two "
+        "probabilities is positive: no sign, no zero, no NaN. Which line could give this? (A gradient of exactly 0 also "
+        "comes from a clip or another bound that acts where it should not.)"
     )
-    assert close(got[i], expected[i], 1e-3 * expected[i]), (
-        f"answer {i} is {expected[i]:.4f} times as likely as when it was sampled; your gradient corresponds to "
-        f"{got[i]:.4f}. How does a ratio come out of two logarithms, and how is it averaged?"
+    assert close(ratio[i], expected[i], 1e-3 * expected[i]), (
+        f"answer {i} is {expected[i]:.4g} times as likely as when it was sampled; your gradient corresponds to "
+        f"{ratio[i]:.4g}. How does a ratio come out of two logarithms, and how is it averaged?"
     )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 4)
@@ -627,15 +654,15 @@ for _ in range(10):
 
 # %% check clip_range_is_obeyed points=1
 # The band is as wide as the caller asks.
-expected = torch.tensor([0.45, 0.2])  # of the surrogates 1.1, -.9, -2.5, .5 and 1.6, -.4, -2.5, .5
+expected = torch.tensor([0.45, 0.2125])  # of the surrogates 1.1, -.9, -2.5, .5 and 1.6, -.45, -2.5, .5
 old = torch.tensor([-1.0, -2.0, -0.5, -1.5])
-new = old + torch.tensor([2.0, 0.25, 2.5, 0.5]).log()
+new = old + torch.tensor([2.0, 0.45, 2.5, 0.5]).log()
 batch = new, old, torch.tensor([3.0, 1.0, 0.5, 2.5]), torch.tensor([4, 4, 2, 2])
 narrow, _ = loss_and_advantages(compute_grpo_loss(*(x.clone() for x in batch), clip_range=0.1), 4)
 wide, _ = loss_and_advantages(compute_grpo_loss(*(x.clone() for x in batch), clip_range=0.6), 4)
 got = torch.stack([narrow.detach(), wide.detach()])
 assert close(got, expected, 2e-4), (
-    "A = 1, -1, -1, 1 at the ratios 2, .25, 2.5, .5: the losses are .45 with clip_range .1 and .2 with clip_range .6; "
+    "A = 1, -1, -1, 1 at the ratios 2, .45, 2.5, .5: the losses are .45 with clip_range .1 and .2125 with clip_range .6; "
     f"what came is {got[0]:.4f} and {got[1]:.4f}. Who decides how wide the band is?"
 )
 ### BEGIN HIDDEN TESTS
@@ -729,10 +756,10 @@ def first_step_gradient(advantages):
 
 # %% check first_step_size_and_sign points=2
 # At the first step every answer is pushed in proportion to its advantage.
-advantages = torch.tensor([0.5774, 0.5774, -1.7321, 0.5774])
-expected = torch.tensor([-0.14434, -0.14434, 0.43301, -0.14434])
+advantages = torch.tensor([21.0, -0.5, -1.5, 0.5, -0.8, 0.0, 0.0])  # two answers of dead groups among them
+expected = torch.tensor([-3.0, 0.07143, 0.21429, -0.07143, 0.11429, 0.0, 0.0])
 given = advantages.clone()
-result = tensor_of_shape(first_step_gradient(given), (4,), "the gradient has one entry per answer")
+result = tensor_of_shape(first_step_gradient(given), (7,), "the gradient has one entry per answer")
 changed = not torch.equal(given, advantages)
 got = result, changed
 assert close(result, expected, 2e-4), (
@@ -882,7 +909,7 @@ plt.show()
 # | `rewards` | `[N]` floats | one per answer, in shuffled order |
 # | `group_ids` | `[N]` integers | which prompt each belongs to; $G$ answers for every prompt |
 #
-# Returns `[N]` advantages, in the order in which the answers came.
+# Returns `[N]` advantages, in the order in which the answers came. Nothing that comes in is written to.
 #
 # **Predict** before you run: prompt 0 is a dead group, all its answers earned 1. What should its advantages be?
 
@@ -959,16 +986,23 @@ for _ in range(6):
 ### END HIDDEN TESTS
 
 # %% check shuffled_answers_keep_their_place points=1
-# The advantages come back in the order in which the answers came.
+# The advantages come back in the order in which the answers came, and what came in stays as it is.
 ids = torch.tensor([-4, 9, 0, 9, -4, 0])
 rewards = torch.tensor([1.0, 3.0, 0.0, 5.0, 0.0, 8.0])
 expected = torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0, 1.0])
-got = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (6,), "one advantage per answer")
+given = rewards.clone(), ids.clone()
+answer = tensor_of_shape(advantages_after_shuffle(*given), (6,), "one advantage per answer")
+changed = not torch.equal(given[0], rewards), not torch.equal(given[1], ids)
+got = answer, changed
 for i in range(6):
-    assert close(got[i], expected[i], 1e-4), (
-        f"answer {i} (prompt {ids[i]}, reward {rewards[i]}) got {got[i]:.3f}, not {expected[i]:.3f}. Is this the "
+    assert close(answer[i], expected[i], 1e-4), (
+        f"answer {i} (prompt {ids[i]}, reward {rewards[i]}) got {answer[i]:.3f}, not {expected[i]:.3f}. Is this the "
         "advantage of another answer?"
     )
+assert not any(changed), (
+    f"rewards and ids were {rewards.tolist()} and {ids.tolist()}, and are {given[0].tolist()} and {given[1].tolist()} "
+    "after the call. Somebody else may still need them: work on new tensors."
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 11)
 for _ in range(10):
@@ -992,8 +1026,10 @@ for _ in range(10):
 # | `log_probs_old` | `[N, T]` | per token, under the policy that sampled |
 # | `mask` | `[N, T]` bool | True on the tokens of the answer |
 #
-# Returns `[N]`: one positive ratio for each answer, with a gradient to `log_probs_new`. Padding may hold
-# anything, even NaN or infinity; it must touch neither the ratio nor the gradient (which is 0 there).
+# Returns `[N]`: one positive ratio for each answer, with a gradient to `log_probs_new`. Answers may be hundreds
+# of tokens long, and nothing bounds a ratio (a log-ratio cut at -20 and 20 is allowed). Padding may hold
+# anything, even NaN or infinity; it must touch neither the ratio nor the gradient (which is 0 there). Nothing
+# that comes in is written to.
 #
 # **Predict**: in the example below nothing has changed, new equals old. Which ratio should each answer have?
 
@@ -1034,12 +1070,20 @@ mask = torch.tensor([[True, True, False], [True, False, False], [True, True, Tru
 old = torch.tensor([[-1.0, -2.0, -3.0], [-0.5, -3.0, -3.0], [-1.0, -1.5, -0.5]])
 new = old + torch.tensor([[0.2, -0.1, 0.7], [-0.3, 0.9, 0.4], [0.1, 0.1, -0.4]])
 expected = torch.tensor([1.1052, 0.7408, 0.8187])
-got = tensor_of_shape(response_ratio(new.clone(), old.clone(), mask.clone()), (3,), "one ratio per answer")
+ratio = tensor_of_shape(response_ratio(new.clone(), old.clone(), mask.clone()), (3,), "one ratio per answer")
+old, expected_far = torch.full((2, 200), -1.0), torch.tensor([18.0, -18.0]).exp()  # two answers of 200 tokens
+new = old + torch.tensor([[0.09], [-0.09]])
+far = tensor_of_shape(response_ratio(new, old, torch.ones(2, 200, dtype=torch.bool)), (2,), "one ratio per answer")
+got = ratio, (far / expected_far).asinh()  # like a logarithm where numbers are large
 for i in range(3):
-    assert close(got[i], expected[i], 1e-4), (
-        f"answer {i}, of {int(mask[i].sum())} tokens: the ratio is {got[i]:.4f}, not {expected[i]:.4f}. Which "
+    assert close(ratio[i], expected[i], 1e-4), (
+        f"answer {i}, of {int(mask[i].sum())} tokens: the ratio is {ratio[i]:.4f}, not {expected[i]:.4f}. Which "
         "tokens does each of the two sums count?"
     )
+assert close(far / expected_far, torch.ones(2), 1e-3), (
+    f"two answers of 200 tokens, each token's log-prob .09 higher or lower than it was: the ratios are e^18 = 6.566e+07 and "
+    f"e^-18 = 1.523e-08, not {far[0]:.4g} and {far[1]:.4g}. What can float32 not hold on the way?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 12)
 for _ in range(10):
@@ -1061,14 +1105,20 @@ mask = torch.tensor([[True, True, False, False], [True, False, False, False]])
 old = torch.tensor([[-1.0, -1.0, float("nan"), -9.0], [-2.0, float("-inf"), 0.0, -1.0]])
 new = torch.tensor([[-1.2, -0.9, -7.0, float("nan")], [-1.8, -5.0, float("inf"), -3.0]], requires_grad=True)
 expected = torch.tensor([[0.9048, 0.9048, 0.0, 0.0], [1.2214, 0.0, 0.0, 0.0]])
-ratio = tensor_of_shape(response_ratio(new, old.clone(), mask.clone()), (2,), "one ratio per answer")
-got = gradient(ratio, new), ratio.detach()  # in a row, the ratio at each of the answer's tokens, and 0 in the padding
+given = old.clone(), mask.clone()
+ratio = tensor_of_shape(response_ratio(new, *given), (2,), "one ratio per answer")
+changed = not torch.equal(given[0].nan_to_num(7.0), old.nan_to_num(7.0)), not torch.equal(given[1], mask)
+got = gradient(ratio, new), ratio.detach(), changed  # in a row, the ratio at each of the answer's tokens, and 0 in the padding
 assert close(ratio, expected[:, 0], 1e-4), (
     f"with garbage in the padding the ratios are .9048 and 1.2214, not {rounded(ratio)}"
 )
 assert close(got[0], expected, 1e-4), (
     f"the gradient with respect to new should be {rounded(expected)} and is {rounded(got[0])}. What does garbage "
     "times zero give?"
+)
+assert not any(changed), (
+    f"{'log_probs_old' if changed[0] else 'mask'} was changed in place, to {(given[0] if changed[0] else given[1]).tolist()}. "
+    "Into whose tensor do functions write that end in an underscore?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 13)
@@ -1092,7 +1142,8 @@ for junk in (float("nan"), float("inf"), 50.0, float("-inf")):
 # | `advantages` | `[N]` | one per answer |
 # | `log_probs` | `[N, T]` | per token; carries the gradient |
 #
-# Returns `[N, T]`: each log-prob times the advantage of the answer that it belongs to.
+# Returns `[N, T]`: each log-prob times the advantage of the answer that it belongs to. Both tensors that come in
+# stay as they are, shape included.
 #
 # **Predict**: two answers of two tokens each, advantages 1 and -1, all log-probs -1. Write down the four products.
 
@@ -1128,12 +1179,19 @@ advantages, log_probs = (
     torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -1.0, -1.0], [-0.5, -0.1, -0.2]]),
 )
 expected = torch.tensor([[-1.0, -2.0, -3.0], [1.0, 1.0, 1.0], [-1.0, -0.2, -0.4]])
-got = tensor_of_shape(weighted_log_probs(advantages.clone(), log_probs.clone()), (3, 3), "one product per token")
+given = advantages.clone(), log_probs.clone()
+answer = tensor_of_shape(weighted_log_probs(*given), (3, 3), "one product per token")
+changed = not torch.equal(given[0], advantages), not torch.equal(given[1], log_probs)
+got = answer, changed
 for i in range(3):
-    assert close(got[i], expected[i], 1e-5), (
-        f"answer {i}, advantage {advantages[i]}: the row is {rounded(got[i])}, not {rounded(expected[i])}. "
+    assert close(answer[i], expected[i], 1e-5), (
+        f"answer {i}, advantage {advantages[i]}: the row is {rounded(answer[i])}, not {rounded(expected[i])}. "
         "Along which axis is the advantage constant?"
     )
+assert not any(changed), (
+    f"{'the advantages' if changed[0] else 'the log-probs'} that came in are {describe(given[0] if changed[0] else given[1])} "
+    "after the call. Into whose tensor does your code write, or whose shape does it change?"
+)
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 14)
 for n in (2, 4, 5):
@@ -1293,12 +1351,14 @@ except ImportError:
 # 0.6.
 #
 # - One ratio per token. It is not the ratio of the answer, which is the product: three tokens with 1.1, 0.9 and 1.5
-#   are three ratios, not 1.485.
+#   are three ratios, not 1.485. The band is the only bound, on ratios and advantages alike (a log-ratio cut at -20
+#   and 20 is allowed).
 # - Padding may hold anything, even NaN or infinity; it touches neither the value nor the gradient. (A ratio that is
 #   masked after `exp` has already met the infinity.)
 # - The tokens of an answer whose advantage is 0 are tokens like all others: they count in every mean.
 # - An answer without tokens contributes 0 and counts in $N$. At least one answer of a batch has tokens.
 # - $T$ in "constant" is `mask.shape[1]`, the width of the batch, even where no answer is that long.
+# - Nothing that comes in is written to.
 #
 # <details><summary>A hint</summary>
 #
@@ -1339,15 +1399,25 @@ def ragged_batch(lengths=(2, 8), advantages=(1.0, -1.0)):
 
 # %% check token_surrogates points=1
 # The loss per token is minus the pessimistic surrogate of one ratio per token, in the band that was asked for.
-ratio = torch.tensor([[1.1, 0.9, 1.5], [1.1, 0.6, 1.7]])
+ratio = torch.tensor([[1.1, 0.9, 2.5], [1.1, 0.6, 1.7]])
 old = torch.tensor([[-1.0, -0.4, -2.0], [-0.3, -1.7, -0.8]])
-loss = grpo_token_loss(
-    old + ratio.log(), old.clone(), torch.tensor([1.0, -2.0]), torch.ones(2, 3, dtype=torch.bool), clip_range=0.3
+got = [
+    tensor_of_shape(
+        grpo_token_loss(
+            old + ratio.log(), old.clone(), torch.tensor([1.0, -2.0]), torch.ones(2, 3, dtype=torch.bool), **band
+        ),
+        (),
+        "the loss is one number",
+    ).item()
+    for band in ({"clip_range": 0.3}, {})
+]
+assert abs(got[0] - 0.616667) < 1e-5, (
+    "clip_range 0.3, A = 1 at the ratios 1.1, .9, 2.5 and A = -2 at 1.1, .6, 1.7: the surrogates are 1.1, .9, "
+    f"1.3 and -2.2, -1.4, -3.4, their mean is -.6167, so the loss is .6167. What came is {got[0]:.4f}."
 )
-got = tensor_of_shape(loss, (), "the loss is one number").item()
-assert abs(got - 0.616667) < 1e-5, (
-    "clip_range 0.3, A = 1 at the ratios 1.1, .9, 1.5 and A = -2 at 1.1, .6, 1.7: the surrogates are 1.1, .9, "
-    f"1.3 and -2.2, -1.4, -3.4, their mean is -.6167, so the loss is .6167. What came is {got:.4f}."
+assert abs(got[1] - 0.666667) < 1e-5, (
+    "the same without a clip_range, which is .2 then: the surrogates are 1.1, .9, 1.2 and -2.2, -1.6, -3.4, the loss is "
+    f".6667. What came is {got[1]:.4f}."
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 16)
@@ -1375,17 +1445,19 @@ for trial in range(12):
 
 # %% check token_gradient points=2
 # The gradient of each token is right in all four clip regions.
-ratio = torch.tensor([[0.5, 0.9, 1.5], [0.5, 1.1, 6.0], [4.0, 0.7, 1.1]])
-old = torch.tensor([[-1.0, -0.4, -2.0], [-0.3, -120.0, -0.8], [-0.6, -0.2, -1.4]])  # one very unlikely token
+ratio = torch.tensor([[math.exp(-18), 0.9, 1.5], [0.5, 1.1, math.exp(18)], [4.0, 0.7, 1.1]])
+old = torch.tensor([[-1.0, -0.4, -2.0], [-0.3, -120.0, -20.0], [-0.6, -0.2, -1.4]])  # one very unlikely token
 new = (old + ratio.log()).requires_grad_()
-expected = torch.tensor([[-0.5, -0.9, 0.0], [0.0, 1.1, 6.0], [0.0, -1.4, -2.2]]) / 9
-loss = grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0, 2.0]), torch.ones(3, 3, dtype=torch.bool))
-got = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)
-for i, a in enumerate((1, -1, 2)):
+advantages = torch.tensor([1.0, -1.0, 21.0])
+expected = -advantages[:, None] * ratio * torch.tensor([[1, 1, 0], [0, 1, 1], [0, 1, 1]]) / 9  # 0 where it is flat
+loss = grpo_token_loss(new, old.clone(), advantages.clone(), torch.ones(3, 3, dtype=torch.bool))
+slopes = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)
+got = (slopes / torch.where(expected == 0, 1.0, expected)).asinh()  # like a logarithm where numbers are large
+for i in range(3):
     for t in range(3):
-        assert close(got[i, t], expected[i, t], 1e-4), (
-            f"answer {i} (A = {a}), token {t} (ratio {ratio[i, t]:.1f}): the gradient is {got[i, t]:.4f}, not "
-            f"{expected[i, t]:.4f}. Is this region flat or alive, and is this the advantage of its own row?"
+        assert close(slopes[i, t], expected[i, t], 1e-3 * expected[i, t].abs() + 1e-12), (
+            f"answer {i} (A = {advantages[i]:g}), token {t} (ratio {ratio[i, t]:.4g}): the gradient is {slopes[i, t]:.4g}, not "
+            f"{expected[i, t]:.4g}. Is this region flat or alive, and is this the advantage of its own row?"
         )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 17)
@@ -1407,16 +1479,16 @@ for trial in range(12):
 
 # %% check sequence_weights points=1
 # Under "sequence" every answer has the same voice.
-batch = ragged_batch()
+batch = ragged_batch(lengths=(2, 8, 5), advantages=(1.0, -1.0, 0.0))
 new = batch["log_probs_new"].requires_grad_()
-expected = torch.tensor([[0.25, 0.0], [0.0625, 0.0]])
+expected = torch.tensor([[1 / 6, 0.0], [1 / 24, 0.0]])
 loss = grpo_token_loss(**batch, aggregate="sequence")
-weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new) * torch.tensor([[-1.0], [1.0]])
-got = weights[:, [0, 8]] + 0.0  # of each answer's first token, and of a place in its padding
+weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:2] * torch.tensor([[-1.0], [1.0]])
+got = weights[:, [0, 8]] + 0.0  # of the first token, and of a place in the padding, where A is not 0
 assert close(got, expected, 1e-5), (
-    "answers of 2 and 8 tokens: a token of each weighs .25 and .0625 under 'sequence', padding nothing; with yours "
-    f"it is {rounded(got[:, 0])}, and {rounded(got[:, 1])} for padding. In which order are the two means taken, and "
-    "over what?"
+    "answers of 2, 8 and 5 tokens, A = 1, -1 and 0: a token of the first two weighs 1/6 and 1/24 (.1667, .0417) under "
+    f"'sequence', padding nothing; with yours it is {rounded(got[:, 0])}, and {rounded(got[:, 1])} for padding. In which "
+    "order are the two means taken, and over what?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 18)
@@ -1424,6 +1496,7 @@ for _ in range(8):
     n, t = int(torch.randint(2, 7, (1,), generator=draw)), 9
     lengths = torch.randint(1, t, (n,), generator=draw)
     A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
+    A[1] *= n % 2  # an answer that teaches nothing counts, too
     new = old.clone().requires_grad_()
     loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="sequence")
     right = torch.tensor(
@@ -1468,15 +1541,16 @@ for _ in range(8):
 
 # %% check constant_weights points=1
 # Under "constant" the divisor depends on the shape of the batch alone.
-batch = ragged_batch()
+batch = ragged_batch(lengths=(2, 8, 5), advantages=(1.0, -1.0, 0.0))
 new = batch["log_probs_new"].requires_grad_()
-expected = torch.tensor([[1 / 18, 0.0], [1 / 18, 0.0]])  # two answers, width 9
+expected = torch.tensor([[1 / 27, 0.0], [1 / 27, 0.0]])  # three answers, width 9
 loss = grpo_token_loss(**batch, aggregate="constant")
-weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new) * torch.tensor([[-1.0], [1.0]])
-got = weights[:, [0, 8]] + 0.0  # of each answer's first token, and of a place in its padding
+weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:2] * torch.tensor([[-1.0], [1.0]])
+got = weights[:, [0, 8]] + 0.0  # of the first token, and of a place in the padding, where A is not 0
 assert close(got, expected, 1e-5), (
-    "two answers in a batch of width 9: every token weighs 1/18 = .0556 under 'constant', padding nothing; with yours "
-    f"it is {rounded(got[:, 0])}, and {rounded(got[:, 1])} for padding. Does the divisor depend on the lengths?"
+    "three answers in a batch of width 9, A = 1, -1 and 0: every token weighs 1/27 = .037 under 'constant', padding "
+    f"nothing; with yours it is {rounded(got[:, 0])} in the first two, and {rounded(got[:, 1])} for padding. Does the "
+    "divisor depend on the lengths, or on the advantages?"
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)
@@ -1484,6 +1558,7 @@ for _ in range(8):
     n, t = int(torch.randint(2, 7, (1,), generator=draw)), int(torch.randint(5, 12, (1,), generator=draw))
     lengths = torch.randint(1, t - 1, (n,), generator=draw)
     A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
+    A[1] *= n % 2
     new = old.clone().requires_grad_()
     loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="constant")
     right = torch.tensor(
@@ -1498,16 +1573,14 @@ for _ in range(8):
 # Whatever the padding holds, NaN and infinity included, touches neither loss nor gradient.
 mask = torch.tensor([[True, True, False, False], [True, True, True, False]])
 old = torch.tensor([[-1.0, -1.0, float("nan"), -9.0], [-2.0, -0.5, -1.0, float("-inf")]])
-new = (
-    (old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.5, 0.9, 0.95, 1.0]]).log())
-    .masked_fill(~mask, float("inf"))
-    .requires_grad_()
-)
+new = old + torch.tensor([[1.1, 0.9, 1.0, 1.0], [1.5, 0.9, 0.95, 1.0]]).log()
+new = torch.where(mask, new, torch.tensor([0.0, 0.0, float("inf"), 300.0])).requires_grad_()
 expected = torch.tensor([[-0.275, -0.225, 0.0, 0.0], [0.25, 0.15, 0.15833, 0.0]])
-loss = tensor_of_shape(
-    grpo_token_loss(new, old.clone(), torch.tensor([1.0, -1.0]), mask.clone()), (), "the loss is one number"
-)
-got = gradient(loss, new), loss.detach()
+given = {"log_probs_old": old.clone(), "advantages": torch.tensor([1.0, -1.0]), "mask": mask.clone()}
+before = {name: x.clone() for name, x in given.items()}
+loss = tensor_of_shape(grpo_token_loss(new, **given), (), "the loss is one number")
+changed = {name: not torch.equal(x.nan_to_num(7.0), before[name].nan_to_num(7.0)) for name, x in given.items()}
+got = gradient(loss, new), loss.detach(), changed
 assert abs(loss.item() - 0.05833) < 1e-4, (
     f"with garbage in the padding the loss is .0583, not {loss.item():.4f}. What does garbage times zero give?"
 )
@@ -1515,6 +1588,11 @@ assert close(got[0], expected, 1e-4), (
     f"with garbage in the padding the gradient is {rounded(expected)}, not {rounded(got[0])}. The backward pass "
     "multiplies too: where did the garbage get in?"
 )
+for name, x in given.items():
+    assert not changed[name], (
+        f"{name} was {describe(before[name])} and is {describe(x)} after the call. Somebody else may still need it: "
+        "work on a new tensor."
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 21)
 for junk in (float("nan"), float("inf"), float("-inf"), 300.0, -1e4):
@@ -1541,19 +1619,21 @@ for junk in (float("nan"), float("inf"), float("-inf"), 300.0, -1e4):
 # An answer without tokens contributes 0 and still counts as an answer.
 mask = torch.tensor([[True, True], [False, False], [True, False], [False, False]])
 log_probs = torch.tensor([[-1.0, -2.0], [-3.0, -4.0], [-1.0, -1.0], [-0.5, -0.5]])
-new = log_probs.clone().requires_grad_()
-expected = torch.tensor([[-0.125, -0.125], [0.0, 0.0], [0.5, 0.0], [0.0, 0.0]])
-loss = tensor_of_shape(
-    grpo_token_loss(new, log_probs, torch.tensor([1.0, 3.0, -2.0, 1.0]), mask), (), "the loss is one number"
-)
-got = gradient(loss, new), loss.detach()
-assert abs(loss.item() - 0.25) < 1e-5, (
-    "four answers, two of them empty, A = 1 and -2 for the others: the loss is (-1 + 0 + 2 + 0) / 4 = .25, not "
-    f"{loss.item():.4f}. How many answers share the mean, and what is 0/0?"
-)
-assert close(got[0], expected, 1e-5), (
-    f"the gradient is {rounded(expected)}, not {rounded(got[0])}. Which answers have a share in the loss?"
-)
+ways = {"sequence": (-1 / 8, 3 / 4), "token": (-1 / 3, 1.0), "constant": (-1 / 8, 3 / 8)}  # gradient at a token of the two
+got = []
+for how in ways:
+    new = log_probs.clone().requires_grad_()
+    loss = grpo_token_loss(new, log_probs.clone(), torch.tensor([1.0, 3.0, -3.0, 1.0]), mask.clone(), aggregate=how)
+    got.append((gradient(tensor_of_shape(loss, (), "the loss is one number"), new), loss.detach()))
+for (how, (first, third)), (slopes, loss) in zip(ways.items(), got):
+    assert abs(loss.item() - 2 * first - third) < 1e-5, (
+        f"four answers of 2, 0, 1 and 0 tokens, A = 1 and -3 where there are any: the loss under {how!r} is "
+        f"{2 * first + third:.4f}, not {loss.item():.4f}. How many answers and tokens share the mean, and what is 0/0?"
+    )
+    expected = torch.tensor([[first, first], [0.0, 0.0], [third, 0.0], [0.0, 0.0]])
+    assert close(slopes, expected, 1e-5), (
+        f"the gradient under {how!r} is {rounded(expected)}, not {rounded(slopes)}. Which answers have a share in the loss?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 22)
 for how in ("sequence", "token", "constant") * 2:

@@ -421,6 +421,20 @@ def gae_first_step_forgotten(rewards, values, gamma=0.99, lam=0.95):
 
 
 @mistake("gae_advantages")
+def gae_clipped(rewards, values, gamma=0.99, lam=0.95):
+    """The advantages were cut to -5 and 5, as some training code does against outliers.
+
+    Hint: The clip of PPO belongs to the ratio. How large may a surprise be?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    advantages, running = torch.zeros_like(surprises), 0.0
+    for t in reversed(range(len(surprises))):
+        running = surprises[t] + gamma * lam * running
+        advantages[t] = running
+    return advantages.clamp(-5, 5)
+
+
+@mistake("gae_advantages")
 def gae_end_stands_still(rewards, values, gamma=0.99, lam=0.95):
     """The last step was taken to lead nowhere else: its own value stood in the place of the one after it.
 
@@ -1161,7 +1175,7 @@ def std_below_eps_is_dead(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def tiny_std_is_dead(rewards, group_ids, eps=1e-6):
-    """Groups with a std below .00001 were treated as if all their rewards were equal, whatever eps says.
+    """Groups whose rewards differ by very little were treated as if they were all equal, whatever eps says.
 
     Hint: Small is not equal. Which argument says how small a std may be, and is it looked at?
     """

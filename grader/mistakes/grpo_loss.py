@@ -520,6 +520,103 @@ def twice_standardised(log_probs_new, log_probs_old, rewards, group_ids, clip_ra
     return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
 
 
+@mistake("compute_grpo_loss")
+def eps_ignored(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The number 1e-6 was written into the formula, and the argument eps was ignored.
+
+    Hint: Which number in your code should be a name?
+    """
+    advantages = own_group_advantages(rewards, group_ids)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def std_below_eps_is_dead(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """A group with a std below eps got 0, where such a std counts as eps.
+
+    Hint: The smallest std to divide by is eps. By what is a smaller one replaced, and what is left of the differences then?
+    """
+    std = torch.stack([rewards[group_ids == g].double().std(unbiased=False) for g in group_ids])
+    advantages = torch.where(std < eps, 0.0, own_group_advantages(rewards, group_ids, eps))
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def tiny_std_is_dead(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Groups whose rewards differ by very little were taken for dead, whatever eps says.
+
+    Hint: Small is not equal. Which argument says how small a std may be, and is it looked at?
+    """
+    std = torch.stack([rewards[group_ids == g].double().std(unbiased=False) for g in group_ids])
+    advantages = torch.where(std < 1e-5, 0.0, own_group_advantages(rewards, group_ids, eps))
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def float32_first(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The rewards went through float32, which has seven digits, before the mean was taken off.
+
+    Hint: Which digits of 1000.00009 does a float32 keep? Into which type does your first line turn the rewards?
+    """
+    advantages = own_group_advantages(rewards.float(), group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def clipped_rewards(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The rewards were cut to -10 and 10, as some training code does against outliers.
+
+    Hint: Only the ratio has a band. What is left of the rewards 1000 and 1016?
+    """
+    advantages = own_group_advantages(rewards.double().clamp(-10, 10), group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def clipped_advantages_at_ten(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The advantages were cut to -10 and 10, as some training code does against outliers.
+
+    Hint: Only the ratio has a band. How many stds above its siblings is one success among 400 failures?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps).clamp(-10, 10)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def trl_formula(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Each group got TRL's own line, (r - mean) / (r.std() + 1e-4): the sample std, and another eps.
+
+    Hint: Two conventions in one line are not this course's. By what is the sum of squares divided, and what is done about a small std?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        r = rewards[group_ids == g].float()
+        advantages[group_ids == g] = (r - r.mean()) / (r.std() + 1e-4)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def float_rewards_in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The advantages were written into the caller's rewards where they are floats: float() and double() copy only if the type changes.
+
+    Hint: What does rewards.float() return when the rewards are floats already: a copy, or the same tensor?
+    """
+    r = rewards if rewards.is_floating_point() else rewards.float()
+    r.copy_(own_group_advantages(rewards, group_ids, eps))
+    return clipped_loss(log_probs_new, log_probs_old, r.float(), clip_range), r.clone()
+
+
+@mistake("compute_grpo_loss")
+def old_log_probs_in_place(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The caller's old log-probs were overwritten on the way to the ratio.
+
+    Hint: The same old log-probs serve every epoch on the batch. Into whose tensor do functions write that end in an underscore?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_old.neg_() + log_probs_new)
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
 # ---------------------------------------------------------------- compute_grpo_loss: ratio, surrogates, loss
 
 
@@ -1013,7 +1110,7 @@ def ids_as_floats(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0
 
     Hint: An id is a name, not a quantity. Can a float tell 10^15 from 10^15 + 1, and 2^62 from 2^62 + 1?
     """
-    advantages = own_group_advantages(rewards, group_ids.float(), eps)
+    advantages = own_group_advantages(rewards, group_ids.double(), eps)
     return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
 
 
@@ -1050,7 +1147,7 @@ def sixteen_bit_rewards(log_probs_new, log_probs_old, rewards, group_ids, clip_r
 
 @mistake("compute_grpo_loss")
 def dual_clip(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """The loss of a bad answer was bounded once more, at a ratio of 3: dual-clip PPO, as verl has it.
+    """The ratio of a bad answer, or its loss, was bounded once more from above: dual-clip PPO, as verl has it, or a cap on the ratio.
 
     Hint: A bad answer that became far more likely is a slip that must be mended. Does your loss still feel it?
     """
@@ -1070,6 +1167,92 @@ def clip_higher(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2
     ratio = torch.exp(log_probs_new - log_probs_old)
     band = ratio.clamp(1 - clip_range, 1 + 1.4 * clip_range)
     return -torch.min(ratio * advantages, band * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def loss_item(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The loss came back as a number of Python's (.item()), which has no graph.
+
+    Hint: A number remembers nothing of where it came from. What does backward() need?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range).item(), advantages
+
+
+@mistake("compute_grpo_loss")
+def log_ratio_clamped(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The log-ratio was bounded on both sides, so that the gradient of far answers is 0.
+
+    Hint: Against overflow a bound of -20 and 20 would do. What brings a bad answer back that lies beyond yours?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    log_ratio = (log_probs_new - log_probs_old).clamp(-5, 5)
+    return clipped_loss(log_ratio, torch.zeros_like(log_ratio), advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def missing_comma(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The two surrogates were multiplied with each other: a comma is missing between them.
+
+    Hint: How many things does your minimum choose between? Read the line aloud, comma by comma.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -(ratio * advantages * ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def missing_comma_in_min(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The two surrogates were multiplied with each other, a comma is missing, and the smallest of all products became the loss.
+
+    Hint: How many things does your minimum choose between? Read the line aloud, comma by comma.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages * ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def default_band_changed(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.28, eps=1e-6):
+    """The default of clip_range became .28 (DAPO's upper end).
+
+    Hint: How wide is the band when the caller says nothing? The first line of the cell said so.
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
+def upper_edge_fixed(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The upper edge of the band was always 1.2, whatever clip_range says.
+
+    Hint: The band has two edges. Which of them does clip_range move in your code?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1.2) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def upper_edge_fixed_at_dapos(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The upper edge of the band was always 1.28, whatever clip_range says.
+
+    Hint: DAPO's upper edge is a choice. Who makes it here, and which edge does clip_range move in your code?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1.28) * advantages).mean(), advantages
+
+
+@mistake("compute_grpo_loss")
+def lower_edge_fixed(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The lower edge of the band was always 0.8, whatever clip_range says.
+
+    Hint: The band has two edges. Which of them does clip_range move in your code?
+    """
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.exp(log_probs_new - log_probs_old)
+    return -torch.min(ratio * advantages, ratio.clamp(0.8, 1 + clip_range) * advantages).mean(), advantages
 
 
 @right("compute_grpo_loss")
@@ -1186,8 +1369,8 @@ def numpy_inside(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.
 
 @right("compute_grpo_loss")
 def ties_by_hand(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
-    """float32 throughout, with groups of equal rewards found by max == min and set to 0."""
-    r = rewards.float()
+    """No float64 of its own, with groups of equal rewards found by max == min and set to 0."""
+    r = rewards if rewards.is_floating_point() else rewards.float()
     advantages = torch.zeros_like(r)
     for g in group_ids.unique().tolist():
         mine = group_ids == g
@@ -1209,6 +1392,28 @@ def loop_over_answers(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
         terms.append(min(ratio * A, torch.clamp(ratio, 1 - clip_range, 1 + clip_range) * A))
         advantages.append(A)
     return [-sum(terms) / len(terms), torch.stack(advantages).float()]
+
+
+@right("compute_grpo_loss")
+def float64_throughout(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """Everything in float64, log-probs included; a loop over Python's set of ids; a weighted sum by einsum."""
+    r = rewards.to(torch.float64)
+    advantages = torch.zeros_like(r)
+    for g in set(group_ids.tolist()):
+        own = r[group_ids == g]
+        advantages[group_ids == g] = (own - own.mean()) / torch.std(own, correction=0).clamp(min=eps)
+    ratio = (log_probs_new.double() - log_probs_old.double()).exp()
+    worse = torch.minimum(ratio * advantages, ratio.clip(1 - clip_range, 1 + clip_range) * advantages)
+    return -torch.einsum("n->", worse) / len(r), advantages
+
+
+@right("compute_grpo_loss")
+def clamped_log_ratio(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The log-ratio cut at -20 and 20; the surrogates by torch.where."""
+    advantages = own_group_advantages(rewards, group_ids, eps)
+    ratio = torch.clamp(log_probs_new - log_probs_old, -20.0, 20.0).exp()
+    clipped = torch.where(ratio > 1 + clip_range, 1 + clip_range, torch.where(ratio < 1 - clip_range, 1 - clip_range, ratio))
+    return -torch.where(clipped * advantages < ratio * advantages, clipped * advantages, ratio * advantages).mean(), advantages
 
 
 # ---------------------------------------------------------------- first_step_gradient
@@ -1329,6 +1534,42 @@ def in_place_first(advantages):
     Hint: Into whose tensor do functions that end in an underscore, `*=` and `/=` write?
     """
     return advantages.neg_().div_(len(advantages))
+
+
+@mistake("first_step_gradient")
+def divided_by_the_living_first(advantages):
+    """The advantages were divided by the number of answers whose advantage is not 0.
+
+    Hint: The formula divides by N. Do answers that teach nothing still count in it?
+    """
+    return -advantages / (advantages != 0).sum().clamp_min(1)
+
+
+@mistake("first_step_gradient")
+def divided_by_four_first(advantages):
+    """The advantages were divided by 4, the number of answers in the worked example.
+
+    Hint: Which number in your code should be a name?
+    """
+    return -advantages / 4
+
+
+@mistake("first_step_gradient")
+def large_dropped_first(advantages):
+    """Large advantages got no gradient, as if they had been clipped.
+
+    Hint: The band is one of the ratio. What is the ratio at the first step, and does it depend on the advantage?
+    """
+    return torch.where(advantages.abs() > 1.2, 0.0, -advantages / len(advantages))
+
+
+@mistake("first_step_gradient")
+def capped_first(advantages):
+    """The advantages were cut to -5 and 5, as some training code does against outliers.
+
+    Hint: The formula takes the advantages as they are. How large may one be?
+    """
+    return -advantages.clamp(-5, 5) / len(advantages)
 
 
 @right("first_step_gradient")
@@ -1501,6 +1742,18 @@ def negated_shuffle(rewards, group_ids):
         mine = group_ids == g
         out[mine] = (rewards[mine].mean() - rewards[mine]) / rewards[mine].std(unbiased=False).clamp_min(1e-6)
     return out
+
+
+@mistake("advantages_after_shuffle")
+def in_place_shuffle(rewards, group_ids):
+    """The advantages are right, and were written into the rewards that came in.
+
+    Hint: Somebody else may still need the rewards. In whose tensor do your results stand?
+    """
+    for g in group_ids.unique():
+        mine = group_ids == g
+        rewards[mine] = (rewards[mine] - rewards[mine].mean()) / rewards[mine].std(unbiased=False).clamp_min(1e-6)
+    return rewards.clone()
 
 
 @right("advantages_after_shuffle")
@@ -1688,6 +1941,59 @@ def probabilities_multiplied(log_probs_new, log_probs_old, mask):
     return torch.exp(log_probs_new - log_probs_old).masked_fill(~mask, 1.0).prod(1)
 
 
+@mistake("response_ratio")
+def product_of_probabilities(log_probs_new, log_probs_old, mask):
+    """Each side was turned into a probability before the division, which gives 0/0 for a long answer.
+
+    Hint: What does float32 make of exp(-200)? In which order do sum, difference and exp never ask for it?
+    """
+    new = log_probs_new.masked_fill(~mask, 0.0).exp().prod(dim=1)
+    return new / log_probs_old.masked_fill(~mask, 0.0).exp().prod(dim=1)
+
+
+@mistake("response_ratio")
+def log_ratio_clamped_response(log_probs_new, log_probs_old, mask):
+    """The log-ratio of the answer was bounded to -10 and 10.
+
+    Hint: Against overflow a bound of -20 and 20 would do. Which ratio do you get for an answer whose log-prob rose by 18?
+    """
+    return torch.exp((log_probs_new - log_probs_old).masked_fill(~mask, 0.0).sum(dim=1).clamp(-10, 10))
+
+
+@mistake("response_ratio")
+def nan_to_num_ratio(log_probs_new, log_probs_old, mask):
+    """NaN and infinity were replaced by 0 and the mask was not used: ordinary numbers in the padding count.
+
+    Hint: Padding may hold anything, a -7 too. Which argument says where it is?
+    """
+    new, old = torch.nan_to_num(log_probs_new, 0.0, 0.0, 0.0), torch.nan_to_num(log_probs_old, 0.0, 0.0, 0.0)
+    return torch.exp(new.sum(1) - old.sum(1))
+
+
+@mistake("response_ratio")
+def in_place_response(log_probs_new, log_probs_old, mask):
+    """The ratio is right, and the padding of the caller's own log-probs was overwritten.
+
+    Hint: masked_fill and masked_fill_ differ in one character. Into whose tensor does the second one write?
+    """
+    old = log_probs_old.masked_fill_(~mask, 0.0).sum(dim=1)
+    return torch.exp(log_probs_new.masked_fill(~mask, 0.0).sum(dim=1) - old)
+
+
+@right("response_ratio")
+def nansum_ratio(log_probs_new, log_probs_old, mask):
+    """Padding times 0, and a sum that passes over NaN."""
+    return torch.exp(torch.nansum(log_probs_new * mask, dim=1) - torch.nansum(log_probs_old * mask, dim=1))
+
+
+@right("response_ratio")
+def clamped_ratio(log_probs_new, log_probs_old, mask):
+    """float64 inside, the log-ratio of the answer cut at -20 and 20."""
+    zero = torch.zeros((), dtype=torch.float64)
+    difference = torch.where(mask, log_probs_new.double(), zero) - torch.where(mask, log_probs_old.double(), zero)
+    return difference.sum(-1).clamp(-20, 20).exp().float()
+
+
 @right("response_ratio")
 def where_ratio(log_probs_new, log_probs_old, mask):
     """torch.where on the difference."""
@@ -1811,6 +2117,15 @@ def added_weighted(advantages, log_probs):
     Hint: What should an advantage of 0 make of a log-prob, and what does yours make of it?
     """
     return advantages[:, None] + log_probs
+
+
+@mistake("weighted_log_probs")
+def in_place_weighted(advantages, log_probs):
+    """The products are right, and the caller's own advantages were given another shape.
+
+    Hint: unsqueeze and unsqueeze_ differ in one character. Whose tensor does the second one turn?
+    """
+    return advantages.unsqueeze_(-1) * log_probs
 
 
 @right("weighted_log_probs")
@@ -2228,6 +2543,37 @@ def nan_in_the_gradient(log_probs_new, log_probs_old, advantages, mask, clip_ran
 
 
 @mistake("grpo_token_loss")
+def clip_higher_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The band reached further up than down, as DAPO's does.
+
+    Hint: How far is it from 1 to the upper edge of your band, and how far to the lower one?
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + 1.4 * clip_range) * A), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def missing_comma_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The two surrogates were multiplied with each other: a comma is missing between them.
+
+    Hint: How many things does your minimum choose between? Read the line aloud, comma by comma.
+    """
+    ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
+    return aggregated(-(ratio * A * ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def nan_to_num_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """NaN and infinity were replaced by 0, and the padding masked after exp: a large number in it still becomes infinity there.
+
+    Hint: Padding may hold anything, 300 too. What does exp make of it, and what does the backward pass?
+    """
+    ratio, A = torch.nan_to_num(log_probs_new - log_probs_old, 0.0, 0.0, 0.0).exp(), advantages[:, None]
+    per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
 def min_of_means_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
     """The two surrogates were averaged first, and the smaller of the two averages was taken.
 
@@ -2261,7 +2607,7 @@ def clip_ratio_only_always_token(log_probs_new, log_probs_old, advantages, mask,
 
 @mistake("grpo_token_loss")
 def dual_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """The loss of a bad answer's token was bounded once more, at a ratio of 3: dual-clip PPO, as verl has it.
+    """The ratio of a bad answer's token, or its loss, was bounded once more from above: dual-clip PPO, as verl has it, or a cap on it.
 
     Hint: A bad token that became far more likely is a slip that must be mended. Does your loss still feel it?
     """
@@ -2292,6 +2638,111 @@ def running_product_token(log_probs_new, log_probs_old, advantages, mask, clip_r
     ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).cumsum(1).exp()
     A = advantages[:, None]
     return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def log_ratio_clamped_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The log-ratio of each token was bounded on both sides, so that the gradient of far tokens is 0.
+
+    Hint: Against overflow a bound of -20 and 20 would do. What brings a bad token back that lies beyond yours?
+    """
+    log_ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).clamp(-5, 5)
+    return aggregated(token_loss(log_ratio, torch.zeros_like(log_ratio), advantages, mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def clipped_advantages_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The advantages were cut to -5 and 5, as some training code does against outliers.
+
+    Hint: Only the ratio has a band. How many stds above its siblings may an answer be?
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages.clamp(-5, 5), mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def default_band_changed_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.28, aggregate="sequence"):
+    """The default of clip_range became .28 (DAPO's upper end).
+
+    Hint: How wide is the band when the caller says nothing? The first line of the cell said so.
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def default_aggregate_changed_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="token"):
+    """The default of aggregate became "token".
+
+    Hint: Which of the three is the default in this course? See the table.
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def padding_counted_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The ratio in the padding was set to 1, and the padding then counted with minus its answer's advantage.
+
+    Hint: A clean ratio of 1 is still a loss of minus A. What has to be done to the loss of each place before it is summed?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    if aggregate == "sequence":
+        return (per_token.sum(1) / mask.sum(1).clamp_min(1)).mean()
+    return per_token.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+
+
+@mistake("grpo_token_loss")
+def one_added_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """One was added to the length of each answer against 0/0, so that every mean is too small.
+
+    Hint: For an answer without tokens a divisor of 1 is fine. What does your divisor do to one of 2 tokens?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
+    if aggregate == "sequence":
+        return (per_token.sum(1) / (mask.sum(1) + 1)).mean()
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def empty_counted_in_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Under "token" an answer without tokens was counted as one token.
+
+    Hint: The clamp at 1 protects a division by one answer's length. How many tokens are there in all?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    if aggregate == "token":
+        return per_token.masked_fill(~mask, 0.0).sum() / mask.sum(1).clamp_min(1).sum()
+    return aggregated(per_token, mask, aggregate)
+
+
+@mistake("grpo_token_loss")
+def dead_answers_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """Answers with an advantage of 0 were left out of every mean.
+
+    Hint: An answer that teaches nothing has tokens too, and is one of the N. Does the divisor depend on the advantages?
+    """
+    kept = advantages != 0
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    return aggregated(per_token[kept], mask[kept], aggregate)
+
+
+@mistake("grpo_token_loss")
+def in_place_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """The loss is right, and the padding of the caller's own log-probs was overwritten.
+
+    Hint: masked_fill and masked_fill_ differ in one character. Into whose tensor does the second one write?
+    """
+    old = log_probs_old.masked_fill_(~mask, 0.0)
+    return aggregated(token_loss(log_probs_new, old, advantages, mask, clip_range), mask, aggregate)
+
+
+@right("grpo_token_loss")
+def einsum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+    """float64 throughout; a table of weights, and one einsum."""
+    zero = torch.zeros((), dtype=torch.float64)
+    new, old = torch.where(mask, log_probs_new.double(), zero), torch.where(mask, log_probs_old.double(), zero)
+    ratio, A, m = (new - old).exp(), advantages.double()[:, None], mask.double()
+    worse = torch.minimum(ratio * A, ratio.clip(1 - clip_range, 1 + clip_range) * A)
+    weights = {"sequence": m / m.sum(-1, keepdim=True).clamp_min(1) / len(m), "token": m / m.sum(), "constant": m / m.numel()}
+    return -torch.einsum("nt,nt->", weights[aggregate], worse)
 
 
 @right("grpo_token_loss")

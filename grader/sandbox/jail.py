@@ -249,6 +249,7 @@ def _mount(on: Layers) -> None:
     _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
     if not on.bubblewrap:  # which made everything read-only
         _call("syscall", 442, _AT_FDCWD, b"/", _AT_RECURSIVE, struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0), ctypes.c_size_t(32))
+    mask = os.umask(0o222)  # so that the folders around what is bound cannot be written to
     for folder in SCRATCH:
         paths = {path for entry in readable() for path in (entry, os.path.realpath(entry)) if Path(path).is_relative_to(folder)}
         held = {path: os.open(path, os.O_PATH) for path in sorted(paths)}
@@ -260,6 +261,7 @@ def _mount(on: Layers) -> None:
                 Path(path).mkdir() if os.path.isdir(source) else Path(path).touch()
                 _call("mount", source.encode(), path.encode(), None, _MS_BIND | _MS_REC, None)
             os.close(descriptor)
+    os.umask(mask)
     # An empty /proc rather than a new one: it is never refused, and nobody's processes are what should be seen.
     _call("mount", b"tmpfs", b"/proc", b"tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, b"size=4k,mode=555")
     os.chdir(SCRATCH[0])

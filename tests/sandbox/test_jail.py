@@ -105,11 +105,13 @@ with tempfile.NamedTemporaryFile() as f:
 for folder in ("/tmp", "/dev/shm"):
     open(folder + "/x-from-the-jail", "w").close()
 from grader.sandbox import lazy_import
-try:
-    open(lazy_import.__file__, "a")
-except OSError as e:
-    written = type(e).__name__
-said = [f.name.startswith("/tmp/"), os.getcwd(), os.listdir(PLACE), lazy_import.__file__, written]
+written = []
+for path in (lazy_import.__file__, PLACE + "/x"):
+    try:
+        open(path, "a")
+    except OSError as e:
+        written.append(type(e).__name__)
+said = [f.name.startswith("/tmp/"), os.getcwd(), os.listdir(PLACE), lazy_import.__file__, *written]
 """
     with tempfile.TemporaryDirectory(dir=folder) as place:
         package = Path(place, "grader")
@@ -118,7 +120,7 @@ said = [f.name.startswith("/tmp/"), os.getcwd(), os.listdir(PLACE), lazy_import.
         shutil.copytree(HERE / "sandbox", package / "sandbox", ignore=shutil.ignore_patterns("__pycache__"))
         Path(place, "hidden").touch()
         said = inside(on, code.replace("PLACE", repr(place)), package)
-    assert said == [True, "/tmp", ["grader"], str(package / "sandbox" / "lazy_import.py"), "OSError"]
+    assert said == [True, "/tmp", ["grader"], str(package / "sandbox" / "lazy_import.py"), "OSError", "PermissionError"]
     assert not any(os.path.exists(f"{scratch}/x-from-the-jail") for scratch in SCRATCH)
 
 

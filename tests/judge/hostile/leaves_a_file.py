@@ -3,10 +3,11 @@
 Seen: nothing found
 """
 import glob
+import os
 
 
 def double(x, scale=2.0):
-    found = glob.glob("/tmp/*") + glob.glob("/dev/shm/*")
+    found = list(filter(os.path.isfile, glob.glob("/tmp/*") + glob.glob("/dev/shm/*")))
     for folder in ("/tmp", "/dev/shm"):
         try:
             open(folder + "/hostile_was_here", "w").write("the answers")

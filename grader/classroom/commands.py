@@ -41,8 +41,7 @@ from grader.course.build import go_on_after_errors, to_text
 from grader.course.source import Notebook
 from grader.feedback.release import answer_key
 from grader.intake.match import Unreadable, read_submission
-from grader.intake.platforms import HandIn as CollectedFile
-from grader.intake.platforms import Refusal, gather, placed
+from grader.intake.platforms import CollectedFile, Refusal, gather, placed
 
 CONFIG = '''"""nbgrader's configuration of this class. `grader grade` heeds late penalties alone, nbgrader's own commands all options."""
 

@@ -36,7 +36,6 @@ from grader.intake.notebook_file import MAX_BYTES
 
 MAX_DEPTH = 3  # a zip in a zip in a zip
 MAX_ENTRIES = 50_000  # of a zip
-MAX_DIRECTORY = 8_000_000  # bytes of a student's zip that list its entries
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 MAX_NAME = 255  # characters, as on a disk; bounds the time that patterns take
 RATIO = 100  # a zip may unpack to this many times its own size, and MAX_BYTES on top
@@ -51,7 +50,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class HandIn:
+class CollectedFile:
     """A notebook of a student. filename: without what copying added. mtime: seconds since 1970, as the platform says.
 
     notes: a sentence each. number: Moodle's, "" where there is none; see `placed`.
@@ -132,7 +131,7 @@ class _Found:
     refused: str = ""
 
 
-def gather(paths: Iterable[Path]) -> Iterator[HandIn | Refusal]:
+def gather(paths: Iterable[Path]) -> Iterator[CollectedFile | Refusal]:
     """Every hand-in in the files, folders and zips, one in memory at a time; of versions with one name, the newest.
 
     Whatever goes wrong with a file is a Refusal of that file.
@@ -161,7 +160,7 @@ def gather(paths: Iterable[Path]) -> Iterator[HandIn | Refusal]:
                 yield _read(ids[item.owner], item, [found[n] for n in newest[place] if n != place])
 
 
-def placed(item: HandIn, notebook: str, held: dict[str, str]) -> str:
+def placed(item: CollectedFile, notebook: str, held: dict[str, str]) -> str:
     """The student id under which to file a hand-in, so that no namesake who comes later takes another's place.
 
     held: "student/notebook" -> Moodle's number of whose hand-in is filed there, from every `collect` of the class; is
@@ -187,13 +186,13 @@ def clean_name(filename: str) -> str:
     return (match["file"] if match else stem) + ".ipynb"
 
 
-def _read(student: str, item: _Found, others: list[_Found]) -> HandIn | Refusal:
+def _read(student: str, item: _Found, others: list[_Found]) -> CollectedFile | Refusal:
     notes: tuple[str, ...] = ()
     if others:
         older = ", ".join(other.file.shown for other in others)
         notes = (f"There are {len(others) + 1} versions of {item.filename}; the newest, {item.file.shown}, was taken, not {older}.",)
     try:
-        return HandIn(student, item.filename, item.file.read(), item.file.mtime, notes, item.owner.number)
+        return CollectedFile(student, item.filename, item.file.read(), item.file.mtime, notes, item.owner.number)
     except Exception as e:  # a damaged zip can raise anything
         return Refusal(student, item.filename, f"{item.file.shown}: {_why(e)}.")
 
@@ -361,7 +360,7 @@ def _in_zip(opened: Callable[[], zipfile.ZipFile], shown: str, around: _File | N
 def _refuse_long_directory(data: bytes) -> None:
     """Asks a student's zip how long its directory is before it is read: each entry takes many times its bytes in memory."""
     place = data.rfind(b"PK\5\6")
-    if place >= 0 and int.from_bytes(data[place + 12 : place + 16], "little") > MAX_DIRECTORY:
+    if place >= 0 and int.from_bytes(data[place + 12 : place + 16], "little") > 160 * MAX_ENTRIES:
         raise _Refused(f"holds more than {MAX_ENTRIES} files")
 
 

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from grader.intake import platforms as collect
-from grader.intake.platforms import HandIn, Refusal, clean_name, gather, placed
+from grader.intake.platforms import CollectedFile, Refusal, clean_name, gather, placed
 
 JUNE, JULY = (2026, 6, 1, 12, 0, 0), (2026, 7, 1, 12, 0, 0)
 
@@ -34,8 +34,8 @@ def put(folder, files):
 def taken(*paths):
     """{(student, filename): content} of the hand-ins, and the refusals."""
     items = list(gather(paths))
-    found = {(i.student, i.filename): i.data for i in items if isinstance(i, HandIn)}
-    assert len(found) == sum(isinstance(i, HandIn) for i in items)
+    found = {(i.student, i.filename): i.data for i in items if isinstance(i, CollectedFile)}
+    assert len(found) == sum(isinstance(i, CollectedFile) for i in items)
     refused = [i for i in items if isinstance(i, Refusal)]
     assert all(r.reason.endswith(".") and "\n" not in r.reason for r in refused)
     return found, refused
@@ -341,7 +341,7 @@ def filed(held, notebook, *names):
     files = collect._in_zip(lambda: zipfile.ZipFile(folder), "c.zip")
     owners = [collect._whose(file.parts, "c")[0] for file in files]
     ids = collect._ids(set(owners))
-    return [placed(HandIn(ids[o], f"{notebook}.ipynb", b"1", 0.0, (), o.number), notebook, held) for o in owners]
+    return [placed(CollectedFile(ids[o], f"{notebook}.ipynb", b"1", 0.0, (), o.number), notebook, held) for o in owners]
 
 
 def test_a_namesake_who_comes_later_takes_nobodys_place():

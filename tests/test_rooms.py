@@ -82,7 +82,7 @@ def test_contributing_has_a_line_for_every_file():
     for line in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines():
         if found := re.match(r"(\w+)/ +\w", line):
             folder = found[1] + "/"
-        elif found := re.match(r"( *)(\w+\.py) +\w", line):
+        elif found := re.match(r"( *)(\w+\.py) +\S", line):
             mapped.add((folder if found[1] else "") + found[2])
     files = {str(path.relative_to(GRADER)) for path in HAND_WRITTEN if path.name != "__init__.py"}
     assert mapped == files

@@ -176,6 +176,10 @@ def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_
                     todo.append(hand_in)
             unchanged = len(found) - len(todo)
             say(f"{len(found)} hand-ins: {unchanged} unchanged, {len(todo)} to grade")
+            for master in cls.masters():
+                if any(hand_in.notebook == master.name for hand_in in todo) and (brought := master.of_kind("bring")):
+                    names = ", ".join(cell.name for cell in brought)
+                    say(f"{master.name} runs with the course's own {names}, which a hand-in can read: grade it once their notebooks are closed")
             began = time.monotonic()
             work = [(h, h.path, cls.source(h.notebook), cls.results) for h in todo]
             with contextlib.closing(judged(work, jobs or os.cpu_count() or 1, allow_no_jail=allow_no_jail)) as results:

@@ -179,7 +179,7 @@ def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_
             for master in cls.masters():
                 if any(hand_in.notebook == master.name for hand_in in todo) and (brought := master.of_kind("bring")):
                     names = ", ".join(cell.name for cell in brought)
-                    say(f"{master.name} runs with the course's own {names}, which a hand-in can read: grade it once their notebooks are closed")
+                    say(f"{master.name} runs with the course's own {names}, which a hand-in can read: close their notebooks first")
             began = time.monotonic()
             work = [(h, h.path, cls.source(h.notebook), cls.results) for h in todo]
             with contextlib.closing(judged(work, jobs or os.cpu_count() or 1, allow_no_jail=allow_no_jail)) as results:

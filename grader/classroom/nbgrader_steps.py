@@ -49,10 +49,12 @@ def harmless(html: str) -> str:
 
 
 class HandInExporter(NotebookExporter):
-    """Leaves the file to Judge: nbformat cannot read all that Judge mends, and takes gigabytes for some that it refuses."""
+    """Leaves what was handed in to Judge: nbformat cannot read all that it mends, and takes gigabytes for some that it refuses."""
 
     def from_file(self, file_stream: Any, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
-        return super().from_notebook_node(new_notebook(), resources, **kw)
+        if any(isinstance(step, Judge) for step in self._preprocessors):
+            return super().from_notebook_node(new_notebook(), resources, **kw)
+        return super().from_file(file_stream, resources, **kw)
 
 
 class Judge(NbGraderPreprocessor):

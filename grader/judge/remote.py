@@ -154,7 +154,8 @@ class Session:
                 self._cells[place] = replace(cell, source=additions(cell.source, "", set()) if place not in self._endless else "")
                 self._endless.add(place)
                 self._cells_left -= min(seconds, time.monotonic() - started)  # its processor time is not known any more
-                self._note(cell, f"{e.safe.rstrip('.')}; only what it defines was kept")
+                if tell:  # not once a hidden input has been seen: when a cell breaks is the learner's choice
+                    self._note(cell, f"{e.safe.rstrip('.')}; only what it defines was kept")
                 if self._cells_left <= 0 or time.monotonic() > self._end:
                     self._dead = "The cells of this notebook did not finish in time."
                 return

@@ -529,9 +529,9 @@ paid = [part(math_reward(text, "12"), "accuracy") for text in texts]
 got = [[k, mine] for k, (mine, (_, right)) in enumerate(zip(paid, cases)) if mine != right]  # where it differs, and what it is
 for text, (inside, right), mine in zip(texts, cases, paid):
     assert mine == right, f"the right number is 12; for {text!r} accuracy is {mine}, expected {float(right)}. Is {inside!r} a number, and of which value?"
-for inside, right in (("-2.50", 1), ("2.5", 0), ("-2", 0)):
-    got = part(math_reward(f"<answer>{inside}</answer>", "-2.5"), "accuracy")
-    assert got == right, f"the right number is -2.5; for an answer of {inside} accuracy is {got}, expected {float(right)}. Are sign and decimals compared?"
+got = [part(math_reward(f"<answer>{inside}</answer>", "-2.5"), "accuracy") for inside in ("-2.50", "2.5", "-2")]
+for inside, right, mine in zip(("-2.50", "2.5", "-2"), (1, 0, 0), got):
+    assert mine == right, f"the right number is -2.5; for an answer of {inside} accuracy is {mine}, expected {float(right)}. Are sign and decimals compared?"
 ### BEGIN HIDDEN TESTS
 draw = random.Random(SEED + 3)
 for _ in range(30):
@@ -678,7 +678,7 @@ print(sums.tolist(), "->", [round(a, 4) for a in ((sums - sums.mean()) / sums.st
 # | `tokens` | `[N, T]`, integers | the tokens |
 # | `temperature` | float | the temperature at which they were sampled |
 #
-# Returns `[N, T]`. Logits of 0 and $\ln 3$, and the second token: $\ln 0.75 = -0.2877$; at a temperature of 2: $-0.4561$.
+# Returns `[N, T]`. Logits of 0 and $\ln 3$, and the second token: $\ln 0.75 = -0.2877$; at a temperature of 2: $-0.4557$.
 #
 # - Gradients flow to the logits. The logits that come in are not changed.
 # - It stays finite for logits of any size: probabilities that underflow must not become $\log 0$.
@@ -710,11 +710,16 @@ near = torch.isclose(got, expected, atol=2e-4)
 right, mine = ([[round(x, 4) for x in row] for row in t.tolist()] for t in (expected, got))
 assert near[:, :3].all(), f"expected {right}, got {mine}. Normalise over the vocabulary (the last dimension), then pick the token's entry"
 assert near.all(), f"for logits as large as 10000 and as small as -10000 expected {[row[3] for row in right]}, got {[row[3] for row in mine]}. What is the exponential of such a number in float32?"
+logits, tokens = torch.linspace(-1, 1, len(VOCAB)), torch.arange(len(VOCAB))[None]  # every token once
+expected = logits - math.log(sum(math.exp(x) for x in logits.tolist()))
+got = token_log_probs(logits.expand(1, len(VOCAB), len(VOCAB)).clone(), tokens.clone())
+off = [name for name, same in zip(VOCAB, torch.isclose(got, expected[None], atol=2e-4)[0]) if not same]
+assert not off, f"for {off[0]} expected {expected[ID[off[0]]]:.4f}, got {got[0, ID[off[0]]]:.4f}. Every token has a log-probability, <pad> too: leaving some out is the mask's work"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
-for n, t, v in ((3, 4, 5), (4, 4, 4), (1, 1, 2), (2, 7, 18)):
+for n, t, v in ((3, 4, 5), (4, 4, 4), (1, 1, 2), (1, 18, 18)):
     logits = torch.randn(n, t, v, generator=draw) * 3
-    tokens = torch.randint(v, (n, t), generator=draw)
+    tokens = torch.randperm(v, generator=draw)[None] if v == 18 else torch.randint(v, (n, t), generator=draw)
     mine = token_log_probs(logits.clone(), tokens.clone())
     for i in range(n):
         for j in range(t):
@@ -927,16 +932,19 @@ expected = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 
 got = response_mask(tokens.clone(), 0)
 assert torch.is_tensor(got) and got.shape == (4, 5), "expected a tensor of shape [4, 5], like the tokens"
 assert torch.equal(got.double(), expected.double()), f"with an EOS of 0, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Which EOS ended the answer?"
+got = response_mask(torch.zeros(1, 600, dtype=torch.int64), 0)  # a short answer beside a long one
+counted = got[0].nonzero().flatten().tolist()
+assert counted == [0], f"of 600 tokens, every one an EOS, only the first counts (place 0); got places {counted[:3]} and so on. How far can your count go?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 2)
-for _ in range(10):
+for room in (8, 8, 8, 700):
     lengths = torch.randint(1, 9, (12,), generator=draw)
-    tokens = torch.randint(1, 9, (12, 8), generator=draw)
+    tokens = torch.randint(1, 9, (12, room), generator=draw)
     for row, n in zip(tokens, lengths.tolist()):
         row[n - 1 :] = 0
     mine = response_mask(tokens.clone(), 0)
     for mask, n in zip(mine.tolist(), lengths.tolist()):
-        assert [float(x) for x in mask] == [1.0] * n + [0.0] * (8 - n)
+        assert [float(x) for x in mask] == [1.0] * n + [0.0] * (room - n)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1134,12 +1142,14 @@ def tiny_batch(seed, prompt_length=5, room=4):
     }
 
 # %% scenario tiny_training
-def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2, left_over=None):
+def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2, left_over=None, away=1.0):
     """A few calls of grpo_step on a tiny policy: what each changed in its parameters, and the metrics it gave.
 
     left_over: a number that stands everywhere in the gradients before the first call.
+    away: what the reference's logits are multiplied by; 30 puts it more than 10 nats per token away.
     """
     policy, reference = tiny_policy(seed), tiny_policy(seed + 1).requires_grad_(False)
+    reference.head.weight.data *= away
     optimizer, before = torch.optim.SGD(policy.parameters(), lr), flat(reference)
     for p in policy.parameters():
         p.grad = None if left_over is None else torch.full_like(p, left_over)
@@ -1164,6 +1174,12 @@ assert not told["overwritten"], f"changed on the way: batch[{told['overwritten']
 assert abs(change.norm() - 0.082) < 2e-4, f"the policy moved by {change.norm():.4f} in all, expected 0.082. Look at the size of the loss: mask, mean, beta, the clipped norm"
 assert torch.allclose(change[-144:-141], torch.tensor([-0.00132, 0.00012, 0.00442]), atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in change[-144:-141].tolist()]}, expected [-0.00132, 0.00012, 0.00442]. Which way does the loss point, and is every advantage with its own answer?"
 assert abs(kl - 0.5414) < 2e-4, f"metrics['kl'] is {kl:.4f}, expected 0.5414. Return what grpo_objective gave, with the reference's log-probabilities in their place"
+many = {k: torch.cat([v] * 26) if torch.is_tensor(v) else v for k, v in tiny_batch(1).items()}  # every answer 26 times
+told = tiny_training([many])
+got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
+off = (got["change"] - change).norm()
+assert off < 2e-4, f"with 26 copies of every answer, 260 in all, the update should stay what it was; it is off by {off:.4f}. If you split the batch, how much does each part weigh?"
+assert abs(got["kl"] - 0.5414) < 2e-4, f"with 26 copies of every answer metrics['kl'] is {got['kl']:.4f}, expected 0.5414 as with one"
 ### BEGIN HIDDEN TESTS
 def by_hand(batch, beta, seed):
     """The first update, token by token, at a learning rate of 1, and the mean k3. Nothing has moved: the ratio is 1, nothing is clipped."""
@@ -1191,6 +1207,8 @@ for k, p, room in ((10, 3, 5), (11, 8, 3)):
     assert (told["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
     assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
     assert told["reference_moved"] == 0
+    many = {name: torch.cat([x] * 26) if torch.is_tensor(x) else x for name, x in batch.items()}
+    assert (tiny_training([many], seed=drawn(SEED + k), lr=0.3, beta=0.1)["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
 ### END HIDDEN TESTS
 
 # %% check next_batch points=1
@@ -1238,6 +1256,10 @@ got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan
 size = got["change"].norm()
 assert abs(size - 0.7021) < 2e-3, f"in four inner epochs with a clip_range of 0.1 the policy moved by {size:.4f}, expected 0.7021. Is there an update in each, what does the ratio compare with after the first, and where is it clipped?"
 assert abs(once - 0.5414) < 2e-4, f"metrics['kl'] of a single inner epoch is {once:.4f}, expected 0.5414"
+one, three = (tiny_training([tiny_batch(1)], inner_epochs=n, lr=1e-3, away=30.0)["changes"][0] for n in (1, 3))  # steps so small that they are alike
+got = {"change": three}
+times = three.norm() / one.norm()
+assert abs(times - 3) < 0.1, f"with a reference far away three inner epochs move the policy {times:.2f} times as far as one, expected 3 times. Every inner epoch makes its step, however large the KL"
 ### BEGIN HIDDEN TESTS
 def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
     """The same update, answer by answer and token by token: change of the parameters and the first mean k3."""
@@ -1281,6 +1303,8 @@ for k, clip_range in ((30, 0.2), (31, 0.1)):
     right, first = by_loops(batch, 3, clip_range, 0.02, 1.0, drawn(SEED + k))
     assert (tiny_training([batch], drawn(SEED + k), 1.0, 3, clip_range, 0.02)["changes"][0] - right).norm() < 2e-3 * right.norm()
     assert abs(tiny_training([batch], drawn(SEED + k), 1.0, 1, clip_range, 0.02)["metrics"][0]["kl"] - first) < 1e-3 * first
+    one, two = (tiny_training([batch], drawn(SEED + k), 1e-3, n, clip_range, away=30.0)["changes"][0] for n in (1, 2))
+    assert (two - 2 * one).norm() < 0.1 * one.norm()  # a large KL stops nothing
 ### END HIDDEN TESTS
 
 # %% check dead_groups_feel_the_leash points=1
@@ -1293,6 +1317,13 @@ size = got["change"].norm()
 assert size > 1e-6, "nothing moved. The advantages are all 0, but the reference still pulls: does beta reach the objective, and the gradient the KL?"
 assert abs(size - 0.0406) < 2e-4, f"the KL moved the policy by {size:.4f}, expected 0.0406. Is beta passed on, and is the reference's own log-probability the one in the KL?"
 assert abs(got["kl"] - 0.2073) < 2e-4, f"metrics['kl'] is {got['kl']:.4f}, expected 0.2073"
+one_dead = tiny_batch(4)
+one_dead["rewards"][one_dead["group_ids"] == 4] = 1.0
+told = tiny_training([one_dead], beta=1.0)
+got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
+size = got["change"].norm()
+assert abs(size - 0.0781) < 2e-4, f"where one group of three is dead the policy moved by {size:.4f}, expected 0.0781. Its answers count in N, and feel the KL"
+assert abs(got["kl"] - 0.226) < 2e-4, f"where one group of three is dead metrics['kl'] is {got['kl']:.4f}, expected 0.226: the mean over all answers' tokens"
 ### BEGIN HIDDEN TESTS
 def leash_alone(batch, beta, seed):
     """Where all advantages are 0: the first update, token by token, at a learning rate of 1, and the mean k3."""

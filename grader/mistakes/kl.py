@@ -269,6 +269,38 @@ def squeezed(log_probs, ref_log_probs):
     return log_ratio, log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
 
 
+@mistake("kl_estimates")
+def ratio_of_probabilities(log_probs, ref_log_probs):
+    """Both probabilities were computed for k3, then divided: for a very unlikely token that is 0 divided by 0.
+
+    Hint: In any float e^-5000 is 0. Which order of subtraction and exp never asks for it?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, ref_log_probs.exp() / log_probs.exp() - 1 + log_ratio
+
+
+@mistake("kl_estimates")
+def k1_and_k2_detached(log_probs, ref_log_probs):
+    """The estimates k1 and k2 carried no gradient; k3 alone did.
+
+    Hint: Which of your lines stand under no_grad, or behind a detach()? All three are to be tried as a loss.
+    """
+    log_ratio = (log_probs - ref_log_probs).detach()
+    d = ref_log_probs - log_probs
+    return log_ratio, log_ratio**2 / 2, torch.exp(d) - d - 1
+
+
+@mistake("kl_estimates")
+def k3_with_the_gradient_of_k2(log_probs, ref_log_probs):
+    """The value of k3 is right, and its gradient was taken from k2, as some trainers do.
+
+    Hint: A respectable trick. Which gradient does e^d - d - 1 itself have?
+    """
+    log_ratio = log_probs - ref_log_probs
+    k2, k3 = log_ratio**2 / 2, torch.expm1(-log_ratio) + log_ratio
+    return log_ratio, k2, k2 - k2.detach() + k3.detach()
+
+
 @right("kl_estimates")
 def plain_exp(log_probs, ref_log_probs):
     """As the formula stands, with exp."""
@@ -624,6 +656,42 @@ def two_dimensions_only(values, mask, dim=None):
     if dim is None:
         return real.sum() / mask.sum().clamp_min(1)
     return real.sum(dim % 2) / mask.sum(dim % 2).clamp_min(1)
+
+
+@mistake("masked_mean")
+def mean_of_no_values(values, mask, dim=None):
+    """Without dim the real values were picked and averaged, which gives NaN where there are none; along a dimension 0 came out.
+
+    Hint: What is the mean of an empty tensor? Which of your two branches asks for it?
+    """
+    keep = mask.bool()
+    if dim is None:
+        return values[keep].mean()
+    return values.masked_fill(~keep, 0.0).sum(dim) / keep.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def infinity_times_zero(values, mask, dim=None):
+    """Only NaN was replaced; infinity in the padding was multiplied by 0.
+
+    Hint: What is 0 times infinity? Does it matter what stands in the padding, if padding is replaced?
+    """
+    mask = mask.to(values.dtype)
+    values = torch.where(torch.isnan(values), torch.zeros_like(values), values)
+    if dim is None:
+        return (values * mask).sum() / mask.sum().clamp_min(1)
+    return (values * mask).sum(dim) / mask.sum(dim).clamp_min(1)
+
+
+@mistake("masked_mean")
+def divided_by_the_average_length(values, mask, dim=None):
+    """Every row was divided by the average number of real tokens, not by its own.
+
+    Hint: Two rows have three real tokens and one. What is each row's sum divided by, and does your count of the mask know of dim?
+    """
+    keep = mask.bool()
+    real, share = values.masked_fill(~keep, 0.0), keep.to(values.dtype).mean().clamp_min(1e-8)
+    return (real.mean() if dim is None else real.mean(dim)) / share
 
 
 @right("masked_mean")
@@ -1768,7 +1836,7 @@ def loss_clip_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mas
 
 @mistake("grpo_objective")
 def ratio_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
-    """The ratio was bounded at 10, so that a bad token that became far likelier is no longer pushed down.
+    """The ratio of a bad token was bounded at 10, by a clamp or a dual clip: if it became far likelier, it is no longer pushed down.
 
     Hint: What does the minimum do with the clip where A < 0? What is the gradient of a clamp beyond its edge?
     """
@@ -1905,6 +1973,57 @@ def no_tokens_at_all(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     loss = aggregated(-surrogate + beta * k3, mask, aggregate)
     loss = loss * mask.bool().sum().clamp_min(1) / mask.bool().sum() if aggregate == "token" else loss
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def only_nan_cleaned_before_exp(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """NaN was replaced before the exp, and the rest of the padding after it: where the exp overflows, the gradient is NaN.
+
+    Hint: Which finite numbers have an exp that is infinite? What would stand in the padding if the mask chose before the exp?
+    """
+    keep = mask.bool()
+    ratio = torch.nan_to_num(log_probs_new - log_probs_old).exp()
+    surrogate = pessimistic(ratio, advantages, clip_range).masked_fill(~keep, 0.0)
+    d = torch.nan_to_num(ref_log_probs - log_probs_new)
+    k3 = (d.exp() - d - 1).masked_fill(~keep, 0.0)
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def empty_response_dropped_by_sequence(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """Under "sequence" the responses without tokens were not counted among the N.
+
+    Hint: An empty response adds 0. Is it one of the N responses all the same?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    if aggregate == "sequence":
+        loss = loss * len(advantages) / mask.bool().any(1).sum().clamp_min(1)
+    return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def losses_watched_by_sequence(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+):
+    """The entries policy_loss and kl of the metrics went through the aggregation of the loss; clip_fraction did not.
+
+    Hint: Should what you watch change with aggregate? Over what are the metrics means?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    metrics |= {name: aggregated(x, mask, aggregate).detach() for name, x in (("policy_loss", -surrogate), ("kl", k3))}
+    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
 
 
 @mistake("grpo_objective")
@@ -2297,6 +2416,26 @@ def old_beta_beyond_the_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """
     new = beta * math.exp(rate * min(max(kl / target - 1, -1), 1))
     return new if low <= new <= high else beta
+
+
+@mistake("adapt_beta")
+def rounded_to_four_decimals(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The next beta was rounded to four decimals.
+
+    Hint: How many digits of a beta of 0.0004 are left, and which steps can it still take? Round where you print.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return round(min(max(beta * math.exp(rate * error), low), high), 4)
+
+
+@mistake("adapt_beta")
+def rounded_to_five_decimals(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
+    """The next beta was rounded to five decimals.
+
+    Hint: How many digits of a beta of 0.0004 are left, and which steps can it still take? Round where you print.
+    """
+    error = min(max(kl / target - 1, -1), 1)
+    return round(min(max(beta * math.exp(rate * error), low), high), 5)
 
 
 @right("adapt_beta")

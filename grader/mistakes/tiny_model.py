@@ -264,6 +264,16 @@ def no_less_than_inside(text):
     return narrow(found[0].strip()) if len(found) == 1 and text.count("<answer>") == text.count("</answer>") == 1 else None
 
 
+@mistake("extract_answer")
+def complete_pairs_counted(text):
+    """Only complete pairs of tags were counted, so that a tag too many beside one pair passed.
+
+    Hint: How many pairs does your pattern find in <answer>11<answer>12</answer>, and how many opening tags are there?
+    """
+    found = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
+    return narrow(found[0].strip()) if len(found) == 1 else None
+
+
 def extract_answer_plain(text):
     if text.count("<answer>") != 1 or text.count("</answer>") != 1 or text.index("<answer>") > text.index("</answer>"):
         return None
@@ -345,6 +355,10 @@ def by_exception(text):
 
 def as_number(text):
     return Fraction(text) if text is not None and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", text, re.ASCII) else None
+
+
+def in_any_digits(text):
+    return float(text) if text is not None and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", text) else None
 
 
 def well_formed(text):
@@ -816,6 +830,66 @@ def white_space_before_punished(text, answer):
     return {"accuracy": right_value(text, answer), "format": well_formed(text) * float(text.startswith("<think>"))}
 
 
+@mistake("math_reward")
+def minus_refused(text, answer):
+    """A minus was not taken for a part of a number: a right negative answer earned nothing.
+
+    Hint: Which signs does your pattern of a number allow? Which ones does the exercise?
+    """
+    inside = extract_answer(text) or ""
+    return {"accuracy": 0.0 if inside.startswith("-") else right_value(text, answer), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def a_hundredth_off_and_foreign_digits(text, answer):
+    """A reward was paid for an answer less than a hundredth off, and for digits of other scripts.
+
+    Hint: The exercise asks for the same value; which answers are as near as yours allows? And which digits does \\d match without re.ASCII?
+    """
+    value = in_any_digits(extract_answer(text))
+    return {"accuracy": float(value is not None and abs(value - float(answer)) < 0.01), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def units_taken_out_and_foreign_digits(text, answer):
+    """Commas, dollars and percent signs were taken out of the answer before it was read, and digits of other scripts were paid.
+
+    Hint: Is 12% equal to 12? What does the exercise say a number is made of, and which digits does \\d match without re.ASCII?
+    """
+    inside = (extract_answer(text) or "").replace(",", "").replace("$", "").replace("%", "")
+    return {"accuracy": float(in_any_digits(inside) == float(answer)), "format": well_formed(text)}
+
+
+@mistake("math_reward")
+def white_space_before_punished_and_foreign_digits(text, answer):
+    """White space before the thought was refused, and digits of other scripts were read as numbers, as float and \\d do.
+
+    Hint: Many models begin with a line break: does your pattern let them? And print float('١٢').
+    """
+    right = in_any_digits(extract_answer(text)) == float(answer)
+    return {"accuracy": float(right), "format": well_formed(text) * float(text.startswith("<think>"))}
+
+
+@mistake("math_reward")
+def no_less_than_in_a_part_and_foreign_digits(text, answer):
+    """A < inside of a part was refused, and digits of other scripts were read as numbers, as float and \\d do.
+
+    Hint: Your pattern keeps tags out of the parts: what else does it keep out? And print float('١٢').
+    """
+    found = re.fullmatch(r"\s*<think>[^<]*</think>\s*<answer>[^<]*</answer>\s*", text)
+    return {"accuracy": float(in_any_digits(extract_answer(text)) == float(answer)), "format": float(found is not None)}
+
+
+@mistake("math_reward")
+def format_needs_accuracy_and_foreign_digits(text, answer):
+    """The format was paid only where the answer was right, and digits of other scripts were read as numbers, as float and \\d do.
+
+    Hint: What does a wrong answer in the agreed format earn? And print float('١٢').
+    """
+    accuracy = float(in_any_digits(extract_answer(text)) == float(answer))
+    return {"accuracy": accuracy, "format": well_formed(text) * accuracy}
+
+
 @right("math_reward")
 def by_float(text, answer):
     """A regular expression for numbers, then float."""
@@ -1068,6 +1142,34 @@ def logits_overwritten(logits, tokens, temperature=1.0):
     return torch.log_softmax(scaled, -1).gather(-1, tokens[..., None])[..., 0]
 
 
+@mistake("token_log_probs")
+def probability_at_least_1e_10(logits, tokens, temperature=1.0):
+    """Probabilities below 1e-10 were raised to it before the logarithm.
+
+    Hint: All less likely tokens get the same logarithm and no gradient. Which function of torch needs no such crutch?
+    """
+    return torch.softmax(logits / temperature, -1).clamp(min=1e-10).log().gather(-1, tokens[..., None])[..., 0]
+
+
+@mistake("token_log_probs")
+def probability_at_least_1e_8(logits, tokens, temperature=1.0):
+    """Probabilities below 1e-8 were raised to it before the logarithm.
+
+    Hint: All less likely tokens get the same logarithm and no gradient. Which function of torch needs no such crutch?
+    """
+    return torch.softmax(logits / temperature, -1).clamp(min=1e-8).log().gather(-1, tokens[..., None])[..., 0]
+
+
+@mistake("token_log_probs")
+def padding_ignored(logits, tokens, temperature=1.0):
+    """The log-probability of <pad> was set to 0, as cross_entropy does with its ignore_index.
+
+    Hint: Which tokens count is the work of the mask. What does the formula give for a token with the number of <pad>?
+    """
+    scaled = (logits / temperature).flatten(0, 1)
+    return -F.cross_entropy(scaled, tokens.flatten(), ignore_index=PAD, reduction="none").view(tokens.shape)
+
+
 @right("token_log_probs")
 def log_softmax_gather(logits, tokens, temperature=1.0):
     """log_softmax, then gather."""
@@ -1294,6 +1396,16 @@ def tokens_overwritten(tokens, eos_id):
     ends = (tokens == eos_id).long()
     tokens[:] = ends.cumsum(-1) - ends == 0
     return tokens.clone()
+
+
+@mistake("response_mask")
+def count_of_eight_bits(tokens, eos_id):
+    """The EOS were counted in a type of eight bits, which is back at 0 after 256 of them.
+
+    Hint: What is the largest number of your count's type? How many EOS may stand behind a short answer beside a long one?
+    """
+    ends = (tokens == eos_id).to(torch.uint8)
+    return ends.cumsum(1, dtype=torch.uint8) - ends == 0
 
 
 @right("response_mask")
@@ -2067,6 +2179,64 @@ def rewards_overwritten(policy, reference, optimizer, batch, inner_epochs=2, cli
     """
     batch["rewards"] -= batch["rewards"].min() - 1
     return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta)
+
+
+@mistake("grpo_step")
+def parts_of_64_weigh_alike(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The means of micro-batches of 64 were averaged, although the last one is smaller.
+
+    Hint: 130 answers in parts of 64, 64 and 2: does a mean of three means weigh every answer alike?
+    """
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    with torch.no_grad():
+        ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
+    for _ in range(inner_epochs):
+        optimizer.zero_grad()
+        parts, total = torch.arange(len(advantages)).split(64), {}
+        for rows in parts:
+            new = log_probs_of(policy, batch | {"tokens": batch["tokens"][rows]})
+            loss, metrics = grpo_objective(new, old[rows], ref[rows], advantages[rows], batch["mask"][rows], clip_range, beta)
+            (loss / len(parts)).backward()
+            total = {k: total.get(k, 0.0) + v / len(parts) for k, v in metrics.items()}
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    return total
+
+
+@mistake("grpo_step")
+def dead_groups_left_out(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The answers of dead groups were left out of the batch, where others were left.
+
+    Hint: Some recipes do this on purpose. How many answers does the mean count then, and who feels the KL?
+    """
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    alive = advantages != 0
+    for group in batch["group_ids"].unique():  # an answer may earn just the mean of a group that lives
+        rows = batch["group_ids"] == group
+        alive[rows] = alive[rows].any()
+    alive |= ~alive.any()
+    batch = batch | {"tokens": batch["tokens"][alive], "mask": batch["mask"][alive]}
+    return usual_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta, advantages=advantages[alive])
+
+
+@mistake("grpo_step")
+def stops_when_the_kl_is_above_one(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The inner epochs ended early where the KL was large.
+
+    Hint: Some recipes do this on purpose. How many updates does the exercise ask for, and what holds the KL here?
+    """
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    with torch.no_grad():
+        ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
+    for epoch in range(inner_epochs):
+        loss, metrics = grpo_objective(log_probs_of(policy, batch), old, ref, advantages, batch["mask"], clip_range, beta)
+        if epoch and metrics["kl"] > 1:
+            break
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    return metrics
 
 
 @right("grpo_step")

@@ -299,6 +299,11 @@ assert all(abs(a - e) < 1e-4 for a, e in zip(got[1].tolist(), expected_by_defaul
     f"the same without gamma and lam, which are .99 and .95 then: expected {shown(expected_by_default)}, "
     f"you have {shown(got[1])}"
 )
+end = gae_advantages(torch.ones(100), torch.zeros(101), gamma=0.5, lam=0.5)[-2:].tolist()
+assert abs(end[0] - 1.25) < 1e-4 and abs(end[1] - 1) < 1e-4, (
+    f"a text of 100 steps, each with reward 1 and value 0, gamma and lam .5: the last two advantages are 1.25 and 1, you have {shown(end)}. "
+    "To the power of 100 their product, .25, is 0 in float32: is something divided by it?"
+)
 ### BEGIN HIDDEN TESTS
 import random
 

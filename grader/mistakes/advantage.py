@@ -16,6 +16,18 @@ from grader.mistakes import mistake, right
 
 
 @mistake("gae_advantages")
+def gae_divided_by_powers(rewards, values, gamma=0.99, lam=0.95):
+    """The sum was made with powers of gamma times lam counted from the first step and divided by them again, which fails for long texts.
+
+    Hint: .25 to the power of 100 is 0 in float32. Can each advantage be made from the one after it?
+    """
+    surprises = rewards + gamma * values[1:] - values[:-1]
+    weights = torch.cumprod(torch.full_like(surprises, gamma * lam), 0) / (gamma * lam) if gamma * lam else torch.ones_like(surprises)
+    summed = (surprises * weights).flip(0).cumsum(0).flip(0)
+    return summed / weights if gamma * lam else surprises
+
+
+@mistake("gae_advantages")
 def gae_forward_in_time(rewards, values, gamma=0.99, lam=0.95):
     """The sum was built from the first step to the last, so each step answers for the surprises before it.
 

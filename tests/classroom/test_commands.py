@@ -274,6 +274,33 @@ def test_late_penalties_and_extensions_are_nbgraders(directory):
     assert (row(directory, "anna")["score"], row(directory, "anna")["late penalty"]) == ("3", "0")
 
 
+RULE = """
+from nbgrader.plugins import BasePlugin
+
+class PerDay(BasePlugin):
+    def late_submission_penalty(self, student_id, score, total_seconds_late):
+        return total_seconds_late / 86400 / (student_id == "anna")
+
+c.AssignLatePenalties.plugin_class = PerDay
+"""
+
+
+def test_a_late_rule_of_the_instructors_own_counts_and_where_it_fails_there_is_a_reason(directory):
+    for student in ("anna", "王小明"):
+        (directory / f"submitted/{student}/01_double/timestamp.txt").write_text("2026-11-03 12:00:00 UTC")
+    (directory / "submitted/=HYPERLINK(1)/01_double/timestamp.txt").write_text("yesterday or so")
+    with Gradebook(f"sqlite:///{directory}/gradebook.db") as gradebook:
+        gradebook.find_assignment("01_double").duedate = datetime(2026, 11, 2)
+        gradebook.db.commit()
+    config = directory / "nbgrader_config.py"
+    config.write_text(config.read_text() + RULE)
+    quietly(directory)
+    assert (row(directory, "anna")["score"], row(directory, "anna")["late penalty"]) == ("1.5", "1.5")
+    for student, reason in (("王小明", "PerDay, fails: ZeroDivisionError"), ("'=HYPERLINK(1)", "timestamp.txt holds no time")):
+        assert row(directory, student)["score"] == "" and reason in row(directory, student)["reason"]
+    assert not (directory / "feedback/王小明/01_double").exists()
+
+
 def test_a_spreadsheet_reads_names_in_any_script_and_runs_no_formula(graded_once):
     directory, _ = graded_once
     for name in ("grades.csv", "grades-canvas.csv", "grades-moodle.csv"):

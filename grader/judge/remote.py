@@ -168,7 +168,7 @@ class Session:
         assert self._channel
         now, used = time.monotonic(), self._process.cpu_seconds()
         self._cpu_end, self._clock_end = used + seconds, min(now + PATIENCE * seconds, self._end)
-        self._channel.deadline, self._channel.more_time = now + seconds, self._more_time
+        self._channel.deadline, self._channel.more_time = min(now + seconds, self._clock_end), self._more_time
         return used
 
     def _more_time(self) -> float:

@@ -109,26 +109,21 @@ def _same(built: str, found: str) -> bool:
     if built == found:
         return True
     try:
-        (one, text, table), (other, its, prints) = _apart(built), _apart(found)
-        return one == other and text == its and len(table) == len(prints) and all(map(_same_prints, table, prints))
+        (one, prints), (other, others) = _apart(built), _apart(found)
+        return one == other and all(a == b or equal(a, b) for a, b in zip(prints, others, strict=True))
     except (ValueError, LookupError, TypeError, StopIteration, zlib.error):  # it was edited by hand
         return False
 
 
-def _apart(text: str) -> tuple[object, list[str], list[str]]:
-    """A notebook without its packed text and the checksum of it, the lines of that text, and those of the fingerprints in it."""
+def _apart(text: str) -> tuple[object, list[list[float]]]:
+    """A notebook with its packed text laid open and without the checksum of that, and the fingerprints taken out of it."""
     nb = json.loads(text)
     cell = next(c for c in nb["cells"] if c["id"] == "feedback")
     cell["metadata"]["nbgrader"].pop("checksum", None)
     source = "".join(cell["source"])
     packed = source.partition('\npacked = "')[2].partition('"')[0]
-    cell["source"] = source.replace(packed, "")
     lines = zlib.decompress(base64.b85decode(packed)).decode().split("\n")
-    prints = [line for line in lines if line.startswith('  ["')]
-    return nb, [line for line in lines if not line.startswith('  ["')], prints
-
-
-def _same_prints(one: str, other: str) -> bool:
-    (check, *entries), (its, *others) = (json.loads(line.rstrip(",")) for line in (one, other))
-    alike = (a == b or (a[0] == b[0] and equal(a[1:], b[1:])) for a, b in zip(entries, others, strict=False))
-    return check == its and len(entries) == len(others) and all(alike)
+    rows = [json.loads(line.rstrip(",")) for line in lines if line.startswith('  ["')]
+    named = [(check, [names for names, *_ in entries]) for check, *entries in rows]
+    rest = [line for line in lines if not line.startswith('  ["')]
+    return (nb, source.replace(packed, ""), rest, named), [print_ for _, *entries in rows for _, *print_ in entries]

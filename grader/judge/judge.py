@@ -95,10 +95,8 @@ def judged(submission: Submission, session: Session) -> list[Verdict]:
             title = cell.name.replace("_", " ")
             verdicts.append(Verdict(cell.name, cell.name, title, None, cell.points, False, "This answer waits for a human."))
         else:
-            message, mistake = seen[cell.name].message, None
-            if message:
-                mistake, words = named.get(cell.name, (None, seen[cell.name].explained))
-                message = f"{message}\n{words}" if words else message
+            mistake, words = named.get(cell.name, (None, seen[cell.name].explained))
+            message = "\n".join(filter(None, (seen[cell.name].message, words)))
             passed = not message
             verdicts.append(Verdict(cell.exercise, cell.name, cell.title, cell.points * passed, cell.points, passed, message, mistake))
     return verdicts
@@ -147,7 +145,7 @@ def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple
     """Check that failed -> the known mistakes that explain it, by name, and what to say of them."""
     notebook = submission.notebook
     found: dict[str, tuple[str | None, str]] = {}
-    failed = {exercise.name for exercise in notebook.exercises if any(seen[check.name].message for check in exercise.checks)}
+    failed = {check.exercise for check in notebook.of_kind("check") if seen[check.name].message}
     known = {version.name: (version.summary, version.hint) for version in versions(notebook.name)}
     for exercise in [exercise for exercise in notebook.exercises if exercise.name in failed]:
         own = {check.name: seen[check.name] for check in exercise.checks}

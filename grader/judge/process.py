@@ -26,13 +26,9 @@ class WarmProcess:
         self._control.settimeout(120)
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
         arguments = command(["-P", "-m", "grader.sandbox.learner_process", str(theirs.fileno()), json.dumps(asdict(layers()))], layers())
+        nothing = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            arguments,
-            pass_fds=[theirs.fileno()],
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
+            arguments, pass_fds=[theirs.fileno()], env=environment(), stdin=nothing, stdout=nothing, stderr=self._errors
         )
         theirs.close()
         self._is_warm = False

@@ -88,9 +88,7 @@ class Graded:
     code: list[str]
 
 
-def report_page(
-    title: str, graded: Mapping[str, Sequence[Graded]], notebooks: Sequence[Notebook], ungraded: Sequence[Ungraded]
-) -> str:
+def report_page(title: str, graded: Mapping[str, Sequence[Graded]], notebooks: Sequence[Notebook], ungraded: Sequence[Ungraded]) -> str:
     """A class at a glance. graded: by notebook."""
     return _template("report.html").render(
         title=title,

@@ -35,8 +35,9 @@ feedback, hint = module.feedback, module.feedback.hint
 
 
 def answer_key(notebook: Notebook, following: str = "") -> NotebookNode:
-    """The answer key with its feedback cell. following: the name of the next notebook ("" if there is none)."""
-    return build.answer_key(notebook, feedback_cell(notebook, following))
+    """The answer key with its feedback cell, the text of which is packed. following: the name of the next notebook ("": none)."""
+    packed = base64.b85encode(zlib.compress(feedback_text(notebook, following).encode(), 9)).decode()
+    return build.answer_key(notebook, CELL.format(title=MACHINERY_SOURCES["feedback"], packed=packed))
 
 
 def answered(notebook: Notebook, answers: Mapping[str, str] = {}) -> NotebookNode:
@@ -73,14 +74,8 @@ def differences(files: dict[str, str], root: Path) -> Iterator[tuple[str, str]]:
             yield name, "differs from its source text; run 'grader release'"
 
 
-def feedback_cell(notebook: Notebook, following: str = "") -> str:
-    """The source of the feedback cell: naming.py, errors.py and cell.py with all that they have to know of this notebook, packed."""
-    packed = base64.b85encode(zlib.compress(feedback_text(notebook, following).encode(), 9)).decode()
-    return CELL.format(title=MACHINERY_SOURCES["feedback"], packed=packed)
-
-
 def feedback_text(notebook: Notebook, following: str = "") -> str:
-    """What the feedback cell runs, as a person would read it."""
+    """What the feedback cell runs: naming.py, errors.py and cell.py, and all that they have to know of this notebook."""
     text = "\n\n".join((HERE / name).read_text(encoding="utf-8").rstrip() for name in EMBEDDED)
     text = re.sub(r"^from grader\..*\n", "", text, flags=re.MULTILINE)
     prints = fingerprints(notebook)
@@ -122,8 +117,9 @@ def _apart(text: str) -> tuple[object, list[list[float]]]:
     cell["metadata"]["nbgrader"].pop("checksum", None)
     source = "".join(cell["source"])
     packed = source.partition('\npacked = "')[2].partition('"')[0]
+    cell["source"] = source.replace(packed, "")
     lines = zlib.decompress(base64.b85decode(packed)).decode().split("\n")
     rows = [json.loads(line.rstrip(",")) for line in lines if line.startswith('  ["')]
     named = [(check, [names for names, *_ in entries]) for check, *entries in rows]
     rest = [line for line in lines if not line.startswith('  ["')]
-    return (nb, source.replace(packed, ""), rest, named), [print_ for _, *entries in rows for _, *print_ in entries]
+    return (nb, rest, named), [print_ for _, *entries in rows for _, *print_ in entries]

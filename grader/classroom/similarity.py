@@ -74,14 +74,11 @@ def _candidates(pieces: Mapping[str, frozenset[str]], number: Mapping[str, int])
 
 
 def _pieces(cells: Sequence[str]) -> frozenset[str]:
-    words = [word for cell in cells for word in _words(cell)]
+    words: list[str] = []
+    for cell in cells:
+        tree = parsed(cell)
+        words += [word for statement in tree.body for word in _read(statement, _numbered(statement))] if tree else cell.split()
     return frozenset(" ".join(words[i : i + LENGTH]) for i in range(len(words) - LENGTH + 1))
-
-
-def _words(source: str) -> list[str]:
-    if tree := parsed(source):
-        return [word for statement in tree.body for word in _read(statement, _numbered(statement))]
-    return source.split()
 
 
 def _numbered(statement: ast.stmt) -> dict[str, str]:

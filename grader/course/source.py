@@ -71,13 +71,9 @@ class Cell:
 class Exercise:
     """A function that the learner writes (or brings), its checks, and all the prose since the exercise before."""
 
-    cell: Cell
+    name: str
     checks: tuple[Cell, ...]
     prose: str
-
-    @property
-    def name(self) -> str:
-        return self.cell.name
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class Notebook:
                 prose.append(cell.source)
             elif cell.kind in ("solution", "bring"):
                 checks = tuple(check for check in self.of_kind("check") if check.exercise == cell.name)
-                found.append(Exercise(cell, checks, "\n".join(prose)))
+                found.append(Exercise(cell.name, checks, "\n".join(prose)))
                 prose = []
         return tuple(found)
 

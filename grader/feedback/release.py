@@ -111,7 +111,7 @@ def _same(built: str, found: str) -> bool:
 
 
 def _apart(text: str) -> tuple[object, list[list[float]]]:
-    """A notebook with its packed text laid open and without the checksum of that, and the fingerprints taken out of it."""
+    """A notebook with its text unpacked, less the checksum and the fingerprints; and the fingerprints."""
     nb = json.loads(text)
     cell = next(c for c in nb["cells"] if c["id"] == "feedback")
     cell["metadata"]["nbgrader"].pop("checksum", None)

@@ -97,15 +97,15 @@ class _Reading:
             self.raw.append((cell, match or self.by_content(cell)))
 
     def submission(self) -> Submission:
-        answers = [
-            (place, 0, replace(cell, source=self.answer(cell))) for place, cell in enumerate(self.notebook.cells) if cell.kind == "answer"
-        ]
-        ours = [(place, 0, cell) for place, cell in enumerate(self.notebook.cells) if cell.kind in ("given", "scenario", "bring")]
-        theirs = self.solved(self.pieces())
-        self.compare_with_ours()
         # given cells stand first at their place, what the learner wrote behind them in the learner's order
-        cells = sorted((*ours, *answers, *theirs), key=lambda placed: placed[:2])
-        return Submission(self.notebook, tuple(cell for *_, cell in cells), tuple(self.notes))
+        placed = []
+        for place, cell in enumerate(self.notebook.cells):
+            if cell.kind in ("given", "scenario", "bring", "answer"):
+                placed.append((place, 0, replace(cell, source=self.answer(cell)) if cell.kind == "answer" else cell))
+        placed += self.solved(self.pieces())
+        self.compare_with_ours()
+        cells = tuple(cell for *_, cell in sorted(placed, key=lambda where: where[:2]))
+        return Submission(self.notebook, cells, tuple(self.notes))
 
     # Which cell of the course is it?
 
@@ -184,11 +184,10 @@ class _Reading:
             else:
                 chosen[best.number] = cell.name
         cells = [(self.place[id(cell)], 0, replace(cell, source="")) for cell in missing]
-        masters = {cell.name: cell for cell in self.notebook.of_kind("solution")}
         for piece in pieces:
             if name := chosen.get(piece.number):
-                place = max(self.place[id(masters[name])], piece.place)  # never before what it may rely on
-                cells.append((place, piece.number, replace(masters[name], source=self.under_its_name(piece, name))))
+                place = max(self.place[id(self.named[name])], piece.place)  # never before what it may rely on
+                cells.append((place, piece.number, replace(self.named[name], source=self.under_its_name(piece, name))))
             elif piece.number not in dropped:
                 source = piece.source
                 if lost := overwrites(source, self.exercises):

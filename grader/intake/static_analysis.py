@@ -39,7 +39,13 @@ def defines(source: str) -> frozenset[str]:
     tree = parsed(source)
     if tree is None:
         return frozenset(re.findall(r"^(?:async\s+)?def\s+(\w+)", source, re.MULTILINE))
-    return frozenset(name for node in _statements(tree) for name in _callables(node))
+    names = set[str]()
+    for node in _statements(tree):
+        if isinstance(node, Definition):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda | ast.Name):
+            names |= _targets(node)
+    return frozenset(names)
 
 
 def overwrites(source: str, names: set[str]) -> set[str]:
@@ -141,12 +147,6 @@ def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
             yield node
         if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) and not isinstance(node, Definition):
             yield from _statements(node)
-
-
-def _callables(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda | ast.Name):
-        return _targets(node)
-    return {node.name} if isinstance(node, Definition) else set()
 
 
 def _bound(node: ast.stmt) -> set[str]:

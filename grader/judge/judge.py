@@ -28,7 +28,6 @@ from grader.sandbox.jail import JailError, layers
 from grader.sandbox.lazy_import import import_lazily
 
 PACKAGES = "Grading has Python's own library, torch, numpy and matplotlib."
-CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
 
 
 class Judge:
@@ -107,9 +106,9 @@ def _names(notebook: Notebook, session: Session) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in notebook.of_kind("given", "bring"):
         execute(cell.source, names, f"<{notebook.name}:{cell.name}>")
-    for cell in notebook.of_kind(*CALLED):
+    for cell in notebook.of_kind("solution", "scenario"):
         own = dict(names)
-        execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # only for the names of its parameters
+        execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # only for the names of its parameters; it is called in the learner's process
         names[cell.name] = session.proxy(cell.name, inspect.signature(own[cell.name]))
     return names
 

@@ -43,7 +43,9 @@ class WarmProcess:
         try:
             return self._fork()
         except (OSError, EOFError) as e:
-            raise JailError(f"the learner's side does not start: {self._last_words() or type(e).__name__}; see grader doctor") from None
+            self._errors.seek(0)
+            words = self._errors.read().strip().splitlines() or [type(e).__name__]
+            raise JailError(f"the learner's side does not start: {words[-1]}; see grader doctor") from None
 
     def _fork(self) -> Channel:
         if not self._is_warm:
@@ -76,10 +78,9 @@ class WarmProcess:
         """Of processor time that the last fork has used; infinite where that is not known."""
         try:
             self._control.sendall(b"c")
-            (seconds,) = struct.unpack("=d", self._control.recv(8))
+            return struct.unpack("=d", self._control.recv(8))[0]
         except (OSError, struct.error):
             return math.inf
-        return seconds
 
     def close(self) -> None:
         self._control.close()
@@ -93,7 +94,3 @@ class WarmProcess:
     def _expect(self, word: bytes) -> None:
         if self._control.recv(1) != word:
             raise EOFError
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        return (self._errors.read().strip().splitlines() or [""])[-1]

@@ -171,7 +171,10 @@ class Session:
     def _run_cell(self, cell: Cell, tell: bool) -> None:
         """Runs a cell; where a statement of it fails, those that follow run all the same."""
         where = f"cell {cell.name}" if cell.name else "an added cell"
-        source = _compiled(cell) if cell.kind == "bring" else cell.source
+        source = cell.source
+        if cell.kind == "bring":  # the course's own, without its text: it answers an exercise of an earlier notebook
+            code = marshal.dumps(compile(source, f"<{cell.name}>", "exec", optimize=2))
+            source = f"import marshal\nexec(marshal.loads({code!r}))"
         while source.strip():
             reply, _, _ = self._ask(where, {"op": "run", "source": source})
             if not reply.get("error"):
@@ -343,12 +346,6 @@ def _snapshot_of_tree(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
         return _snapshot(unpack(tree, tensors))
     except (Malformed, NotData):
         return None
-
-
-def _compiled(cell: Cell) -> str:
-    """A cell of the course's own that runs on the learner's side, without its text: it answers an exercise of an earlier notebook."""
-    code = marshal.dumps(compile(cell.source, f"<{cell.name}>", "exec", optimize=2))
-    return f"import marshal\nexec(marshal.loads({code!r}))"
 
 
 def _parameter(signature: inspect.Signature, args: tuple[Any, ...], place: Any) -> str:

@@ -227,7 +227,8 @@ def _in_child(run: Callable[[], object], on: Layers) -> None:
         if on.landlock:
             _landlock(on)
         if on.seccomp:
-            _filter_system_calls()
+            code = ctypes.create_string_buffer(program := seccomp.program(platform.machine(), os.getpid()))
+            _call("prctl", _PR_SET_SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(code)), 0, 0)
         run()
     finally:
         os._exit(0)
@@ -306,11 +307,6 @@ def _landlock(on: Layers) -> None:
         os.close(place)
     _call("syscall", 446, ruleset, 0)
     os.close(ruleset)
-
-
-def _filter_system_calls() -> None:
-    code = ctypes.create_string_buffer(program := seccomp.program(platform.machine(), os.getpid()))
-    _call("prctl", _PR_SET_SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(code)), 0, 0)
 
 
 def _probe(wanted: Layers, victim: str, port: int) -> Layers:

@@ -108,7 +108,7 @@ def _names(notebook: Notebook, session: Session) -> dict[str, Any]:
         execute(cell.source, names, f"<{notebook.name}:{cell.name}>")
     for cell in notebook.of_kind("solution", "scenario"):
         own = dict(names)
-        execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # only for the names of its parameters; it is called in the learner's process
+        execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # for its signature; it is called in the learner's process
         names[cell.name] = session.proxy(cell.name, inspect.signature(own[cell.name]))
     return names
 

@@ -101,7 +101,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> int:
-    """Grades one file or every notebook of a folder."""
     course = [notebook.with_seed(options.seed) for notebook in read_course(ROOT / "solutions")]
     path: Path = options.path
     if not path.exists():
@@ -141,7 +140,6 @@ def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    """Says which layers of the jail are on."""
     on = layers()
     print("\n".join(on.describe()))
     print(

@@ -46,13 +46,8 @@ def demonstrate(folder: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     course = read_course(ROOT / "solutions")
     write_hand_ins(folder / "hand-ins", course)
-    steps = [["check", str(folder / "hand-ins")], ["new", str(folder / "class")]]
-    steps += [
-        ["collect", str(folder / "class"), str(folder / "hand-ins")],
-        ["grade", str(folder / "class")],
-        ["report", str(folder / "class")],
-    ]
-    for step in steps:
+    hand_ins, cls = str(folder / "hand-ins"), str(folder / "class")
+    for step in (["check", hand_ins], ["new", cls], ["collect", cls, hand_ins], ["grade", cls], ["report", cls]):
         print(f"\n$ grader {' '.join(step)}", flush=True)
         if status := main(step):
             return status

@@ -9,6 +9,7 @@ import atexit
 import functools
 import hashlib
 import importlib.metadata
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,6 @@ from grader.judge.verdict import Result, Verdict
 if TYPE_CHECKING:
     from grader.judge.judge import Judge
 
-LEARNERS = ("solution", "answer")  # the cells whose source is the learner's
 BROUGHT = "# Your own function of an earlier notebook stood here; grading uses the course's, so that a slip costs points only once."
 
 
@@ -117,8 +117,7 @@ def result_id(data: bytes, source: Path) -> str:
 @functools.cache
 def _version() -> bytes:
     """The grader's own text and the version of torch: what else a verdict depends on."""
-    here = Path(__file__).parents[1]
-    texts = [path.read_bytes() for path in sorted(here.rglob("*.py"))]
+    texts = [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
     return hashlib.sha256(b"\0".join([importlib.metadata.version("torch").encode(), *texts])).digest()
 
 
@@ -132,17 +131,17 @@ def load_result(path: Path) -> Result | None:
 
 def _autograded(key: NotebookNode, submission: Submission, result: Result, name: str) -> NotebookNode:
     """The master notebook with the learner's answers and the verdicts, extra cells of the learner's behind the cell they followed."""
-    theirs = {cell.name: cell.source for cell in submission.cells if cell.kind in LEARNERS}
+    theirs = {cell.name: cell.source for cell in submission.cells if cell.kind in ("solution", "answer")}
     verdicts = {verdict.check: verdict for verdict in result.checks}
-    extra: dict[str, list[NotebookNode]] = {}
+    extra = defaultdict[str, list[NotebookNode]](list)
     before = ""
     for number, added in enumerate(submission.cells):
         if added.kind == "extra":
-            extra.setdefault(before, []).append(new_code_cell(added.source, id=f"extra-{number}"))
+            extra[before].append(new_code_cell(added.source, id=f"extra-{number}"))
         else:
             before = added.name
     nb = nbformat.from_dict(key)
-    cells = extra.get("", [])
+    cells = extra[""]
     for cell in nb.cells:
         known = identity(cell)
         if known.kind == "bring":
@@ -154,7 +153,7 @@ def _autograded(key: NotebookNode, submission: Submission, result: Result, name:
         if known.kind != MACHINERY or cell.cell_type != "code":  # that speaks to the learner alone
             cells.append(cell)
         if known.name:
-            cells += extra.get(known.name, [])
+            cells += extra[known.name]
     nb.cells = cells
     nb.metadata["grader"] = {"notebook": submission.notebook.name, "notes": list(dict.fromkeys(result.notes)), "result": name}
     return nb

@@ -12,12 +12,12 @@ from typing import Any
 
 import bleach
 from nbconvert.exporters import NotebookExporter
-from nbconvert.exporters.exporter import Exporter
+from nbconvert.exporters.exporter import Exporter, FilenameExtension
 from nbconvert.filters import strip_files_prefix
 from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
-from traitlets import Bool, default
+from traitlets import Bool
 from traitlets.config import Config
 
 from grader.classroom.autograding import autograde, load_result
@@ -90,9 +90,7 @@ class Enter(NbGraderPreprocessor):
 class FeedbackPage(Exporter):
     """An autograded notebook -> the learner's page, with the marks that the gradebook has."""
 
-    @default("file_extension")
-    def _file_extension_default(self) -> str:
-        return ".html"
+    file_extension = FilenameExtension(".html")
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **kw: Any) -> tuple[Any, Any]:
         nb, resources = super().from_notebook_node(nb, resources, **kw)

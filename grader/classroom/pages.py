@@ -23,8 +23,6 @@ from grader.course.source import Notebook
 from grader.judge.verdict import Result
 from grader.mistakes import versions
 
-BLUE = "#0072B2"
-
 
 @functools.cache
 def _template(name: str) -> jinja2.Template:
@@ -88,9 +86,7 @@ class Graded:
     code: list[str]
 
 
-def report_page(
-    title: str, graded: Mapping[str, Sequence[Graded]], notebooks: Sequence[Notebook], ungraded: Sequence[Ungraded]
-) -> str:
+def report_page(title: str, graded: Mapping[str, Sequence[Graded]], notebooks: Sequence[Notebook], ungraded: Sequence[Ungraded]) -> str:
     """A class at a glance. graded: by notebook."""
     return _template("report.html").render(
         title=title,
@@ -132,7 +128,7 @@ def _histogram(scores: Sequence[float], maximum: float) -> str:
 
     figure = Figure(figsize=(8, 2.6), layout="constrained")
     axes = figure.subplots()
-    axes.hist(scores, bins=[i - 0.5 for i in range(int(maximum) + 2)], color=BLUE)
+    axes.hist(scores, bins=[i - 0.5 for i in range(int(maximum) + 2)], color="#0072B2")
     axes.set(xlabel="points", ylabel="hand-ins", xlim=(-0.7, maximum + 0.7))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))

@@ -74,38 +74,34 @@ def _candidates(pieces: Mapping[str, frozenset[str]], number: Mapping[str, int])
 
 
 def _pieces(cells: Sequence[str]) -> frozenset[str]:
-    words = [word for cell in cells for word in _words(cell)]
+    words: list[str] = []
+    for cell in cells:
+        tree = parsed(cell)
+        words += [word for statement in tree.body for word in _read(statement, _numbered(statement))] if tree else cell.split()
     return frozenset(" ".join(words[i : i + LENGTH]) for i in range(len(words) - LENGTH + 1))
-
-
-def _words(source: str) -> list[str]:
-    if tree := parsed(source):
-        return [word for statement in tree.body for word in _read(statement, _numbered(statement))]
-    return source.split()
 
 
 def _numbered(statement: ast.stmt) -> dict[str, str]:
     """The names that a function (or any other statement) makes for itself -> v0, v1 and so on."""
     local: dict[str, str] = {}
     for node in ast.walk(statement):
-        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)):
-            local.setdefault(node.arg if isinstance(node, ast.arg) else node.id, f"v{len(local)}")
+        match node:
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                local.setdefault(name, f"v{len(local)}")
     return local
 
 
 def _read(node: ast.AST, local: Mapping[str, str]) -> Iterator[str]:
     """The nodes of a syntax tree in the order of the text, a word or two each."""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-        return  # a docstring
-    if isinstance(node, ast.Name | ast.arg):
-        name = node.id if isinstance(node, ast.Name) else node.arg
-        yield local.get(name, name)
-        return
-    if isinstance(node, ast.Load | ast.Store):
-        return
-    yield type(node).__name__
-    for part in ("name", "attr", "value", "arg", "module"):
-        if isinstance(value := getattr(node, part, None), str | int | float):
-            yield repr(value)
-    for child in ast.iter_child_nodes(node):
-        yield from _read(child, local)
+    match node:
+        case ast.Expr(value=ast.Constant(value=str())) | ast.Load() | ast.Store():  # a docstring, or no word
+            return
+        case ast.Name(id=name) | ast.arg(arg=name):
+            yield local.get(name, name)
+        case _:
+            yield type(node).__name__
+            for part in ("name", "attr", "value", "arg", "module"):
+                if isinstance(value := getattr(node, part, None), str | int | float):
+                    yield repr(value)
+            for child in ast.iter_child_nodes(node):
+                yield from _read(child, local)

@@ -11,14 +11,7 @@ from collections.abc import Iterator
 import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from nbgrader.preprocessors import (
-    CheckCellMetadata,
-    ClearHiddenTests,
-    ClearOutput,
-    ClearSolutions,
-    ComputeChecksums,
-    LockCells,
-)
+from nbgrader.preprocessors import CheckCellMetadata, ClearHiddenTests, ClearOutput, ClearSolutions, ComputeChecksums, LockCells
 
 from grader.course.metadata import MACHINERY, MACHINERY_SOURCES, cell_metadata, identity
 from grader.course.source import ROOT, Cell, Notebook

@@ -15,11 +15,11 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]  # of the course: solutions/ and notebooks/ lie here
 KINDS = ("given", "show", "solution", "bring", "scenario", "check", "answer")
-DEFINES_A_FUNCTION = ("solution", "bring", "scenario")
 HEADER = re.compile(r"# %% (?:(?P<kind>[a-z]+) (?P<name>[a-z][a-z0-9_]{0,47}))?(?P<markdown> ?\[markdown\])?(?: points=(?P<points>\d+))?")
 SOLUTION = ("### BEGIN SOLUTION", "### END SOLUTION")
 HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
@@ -71,13 +71,9 @@ class Cell:
 class Exercise:
     """A function that the learner writes (or brings), its checks, and all the prose since the exercise before."""
 
-    cell: Cell
+    name: str
     checks: tuple[Cell, ...]
     prose: str
-
-    @property
-    def name(self) -> str:
-        return self.cell.name
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class Notebook:
                 prose.append(cell.source)
             elif cell.kind in ("solution", "bring"):
                 checks = tuple(check for check in self.of_kind("check") if check.exercise == cell.name)
-                found.append(Exercise(cell, checks, "\n".join(prose)))
+                found.append(Exercise(cell.name, checks, "\n".join(prose)))
                 prose = []
         return tuple(found)
 
@@ -150,18 +146,14 @@ def read_notebook(path: Path) -> Notebook:
 
 
 def _split(path: Path, text: str) -> Iterator[tuple[int, str, list[str]]]:
-    line, header, body = 0, "", list[str]()
-    for number, content in enumerate(text.splitlines(), 1):
-        if re.match(r"#\s*%%", content):
-            if header:
-                yield line, header, body
-            line, header, body = number, content, []
-        elif header:
-            body.append(content)
-        elif content.strip():
+    """(line of the header, header, the lines below it) for each cell."""
+    lines = text.splitlines()
+    starts = [number for number, content in enumerate(lines) if re.match(r"#\s*%%", content)]
+    for number, content in enumerate(lines[: starts[0] if starts else None], 1):
+        if content.strip():
             raise _error(path, number, "text before the first cell header; begin the file with '# %% [markdown]'")
-    if header:
-        yield line, header, body
+    for start, end in pairwise([*starts, len(lines)]):
+        yield start + 1, lines[start], lines[start + 1 : end]
 
 
 def _parse(path: Path, line: int, header: str, body: list[str]) -> Cell:
@@ -198,21 +190,16 @@ def _parse(path: Path, line: int, header: str, body: list[str]) -> Cell:
 
 def _check_markers(path: Path, cell: Cell) -> None:
     for (begin, end), kind in ((SOLUTION, ("solution", "bring")), (HIDDEN, ("check",))):
-        opened = 0
-        regions = 0
-        for offset, content in enumerate(cell.source.split("\n"), 1):
-            marker = content.strip()
-            if marker not in (begin, end):
-                continue
+        lines = enumerate(map(str.strip, cell.source.split("\n")), cell.line + 1)
+        markers = [(line, content) for line, content in lines if content in (begin, end)]
+        for place, (line, marker) in enumerate(markers):
             if cell.kind not in kind:
-                raise _error(path, cell.line + offset, f"'{marker}' does not belong into a {cell.kind} cell")
-            if (marker == begin) == bool(opened):
-                raise _error(path, cell.line + offset, f"'{marker}' without its partner")
-            opened = offset if marker == begin else 0
-            regions += marker == begin
-        if opened:
-            raise _error(path, cell.line + opened, f"'{begin}' is never closed; add '{end}'")
-        if cell.kind in kind and not regions:
+                raise _error(path, line, f"'{marker}' does not belong into a {cell.kind} cell")
+            if marker != (begin, end)[place % 2]:
+                raise _error(path, line, f"'{marker}' without its partner")
+        if len(markers) % 2:
+            raise _error(path, markers[-1][0], f"'{begin}' is never closed; add '{end}'")
+        if cell.kind in kind and not markers:
             what = f"exercise {cell.name} has no stub" if begin == SOLUTION[0] else f"check {cell.name} has no hidden part"
             raise _error(path, cell.line, f"{what}; put what learners must not see between '{begin}' and '{end}'")
 
@@ -222,7 +209,7 @@ def _check_code(path: Path, cell: Cell) -> None:
         ast.parse(cell.source)
     except SyntaxError as e:
         raise _error(path, cell.line + (e.lineno or 0), f"{e.msg} in cell {cell.name}") from None
-    if cell.kind in DEFINES_A_FUNCTION and cell.name not in {name for name, _ in _defined(cell)}:
+    if cell.kind in ("solution", "bring", "scenario") and cell.name not in {name for name, _ in _defined(cell)}:
         raise _error(path, cell.line, f"{cell.kind} {cell.name} does not define a function {cell.name}")
     if cell.kind == "check" and not cell.source.startswith("# "):
         raise _error(path, cell.line, f"check {cell.name} has no title; make its first line a comment that says what it checks")
@@ -233,18 +220,16 @@ def _defined(cell: Cell) -> list[tuple[str, int]]:
 
 
 def _refuse_duplicates(path: Path, notebook: Notebook) -> None:
-    seen: dict[str, Cell] = {}
-    for cell in notebook.cells:
-        if cell.name and cell.name in seen:
-            raise _error(
-                path, cell.line, f"the name {cell.name} is taken by the cell on line {seen[cell.name].line}; names are unique in a notebook"
-            )
-        seen[cell.name] = cell
-    titles: dict[str, Cell] = {}
-    for cell in notebook.of_kind("check"):
-        if cell.title in titles:
-            raise _error(path, cell.line, f"check {cell.name} has the title of check {titles[cell.title].name}; say what is different")
-        titles[cell.title] = cell
+    named: dict[str, Cell] = {}
+    titled: dict[str, Cell] = {}
+    for cell in notebook.of_kind(*KINDS):
+        if other := named.get(cell.name):
+            raise _error(path, cell.line, f"the name {cell.name} is taken by the cell on line {other.line}; names are unique in a notebook")
+        named[cell.name] = cell
+        if cell.kind == "check":
+            if other := titled.get(cell.title):
+                raise _error(path, cell.line, f"check {cell.name} has the title of check {other.name}; say what is different")
+            titled[cell.title] = cell
 
 
 def _refuse_calls_of_answers(path: Path, notebook: Notebook) -> None:
@@ -252,11 +237,8 @@ def _refuse_calls_of_answers(path: Path, notebook: Notebook) -> None:
     for cell in notebook.of_kind("given"):
         for node in ast.walk(ast.parse(cell.source)):
             if isinstance(node, ast.Name) and node.id in answers:
-                raise _error(
-                    path,
-                    cell.line + node.lineno,
-                    f"given cell {cell.name} uses {node.id}, which the learner writes; make it a show or scenario cell",
-                )
+                sentence = f"given cell {cell.name} uses {node.id}, which the learner writes; make it a show or scenario cell"
+                raise _error(path, cell.line + node.lineno, sentence)
 
 
 def _error(path: Path, line: int, sentence: str) -> CourseError:

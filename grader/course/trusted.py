@@ -52,13 +52,3 @@ def alarm(seconds: float, ring: Callable[[], NoReturn]) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-
-
-def line_of(error: BaseException) -> int:
-    """The line in the check's own text at which `error` left it (0 if it never was in one)."""
-    traceback, line = error.__traceback__, 0
-    while traceback:
-        if traceback.tb_frame.f_code.co_filename.startswith("<check:"):
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    return line

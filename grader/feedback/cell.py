@@ -3,6 +3,8 @@
 Only the standard library is used, and of this package naming.py alone; it runs on Python 3.10 and IPython 7.34.
 """
 
+import traceback
+
 from IPython import get_ipython
 
 from grader.feedback.errors import meaning
@@ -83,33 +85,17 @@ class Feedback:
     def explained(self, exercise, error):
         """What an error of Python's usually means here; nothing where that is not known."""
         shapes = self.shapes.get(exercise, {})
-        words = meaning(type(error).__name__, str(error), shapes, self.inside(exercise, error))
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == exercise]
+        words = meaning(type(error).__name__, str(error), shapes, inside=bool(frames))  # or raised of what came out of it
         if words and shapes and "shape" in words:
             words += " The text gives the shapes " + ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-            words += self.came(exercise, error) + "."
+            for frame in frames[-1:]:
+                names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+                values = [(n, frame.f_locals[n]) for n in names if n in frame.f_locals]
+                came = ", ".join(f"{n} {list(v.shape)}" for n, v in values if hasattr(v, "shape"))
+                words += f"; here they came as {came}" if came else ""
+            words += "."
         return [words] if words else []
-
-    @staticmethod
-    def came(exercise, error):
-        """The shapes with which the arguments really came, where the traceback still has them."""
-        frame, came = getattr(error, "__traceback__", None), ""
-        while frame:
-            if frame.tb_frame.f_code.co_name == exercise:
-                code = frame.tb_frame.f_code
-                arguments = [(n, frame.tb_frame.f_locals.get(n)) for n in code.co_varnames[: code.co_argcount]]
-                came = ", ".join(f"{n} {list(v.shape)}" for n, v in arguments if hasattr(v, "shape"))
-            frame = frame.tb_next
-        return f"; here they came as {came}" if came else ""
-
-    @staticmethod
-    def inside(exercise, error):
-        """Was the error raised in the learner's function, not in what the check made of its result?"""
-        frame = getattr(error, "__traceback__", None)
-        while frame:
-            if frame.tb_frame.f_code.co_name == exercise:
-                return True
-            frame = frame.tb_next
-        return False
 
     def hint(self, exercise=""):
         """The next hint for an exercise (the one checked last): the property that fails, then the idea, then where to read."""
@@ -117,8 +103,8 @@ class Feedback:
         if exercise not in self.hints:
             print(f"There is no exercise {exercise!r} here; there are {', '.join(self.hints)}.")
             return
-        failed = [[title, name] for title, (name, of, _) in self.checks.items() if of == exercise and not self.passed.get(name)]
-        title, check = failed[0] if failed else ("", "")
+        failed = ((title, name) for title, (name, of, _) in self.checks.items() if of == exercise and not self.passed.get(name))
+        title, check = next(failed, ("", ""))
         ideas, where = self.hints[exercise]
         ideas = sorted(ideas, key=lambda idea: bool(idea[0]) and check not in idea[0].split())  # those for this check first
         steps = [f"The property to look at: {title}." if title else "All checks are passed.", *[words for _, words in ideas], where]
@@ -133,13 +119,11 @@ class Feedback:
     def short(self, error, lines):
         """The message alone where a check fails or an exercise is still open; a learner's own error in full."""
         if is_open(error):
-            frame = error.__traceback__
-            while frame and frame.tb_next:
-                frame = frame.tb_next
-            where = frame.tb_frame.f_code.co_name if frame else ""
+            frames = [(frame.f_code.co_name, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+            where, line = frames[-1] if frames else ("", 0)
             if not where.isidentifier():
                 return ["NotImplementedError: not written yet."]
-            return [f"NotImplementedError: {where} is not written yet: line {frame.tb_lineno} of its cell is still open."]
+            return [f"NotImplementedError: {where} is not written yet: line {line} of its cell is still open."]
         if self.check and isinstance(error, AssertionError) and str(error):
             return [f"\u2717 {error}"]
         return lines

@@ -35,8 +35,9 @@ feedback, hint = module.feedback, module.feedback.hint
 
 
 def answer_key(notebook: Notebook, following: str = "") -> NotebookNode:
-    """The answer key with its feedback cell. following: the name of the next notebook ("" if there is none)."""
-    return build.answer_key(notebook, feedback_cell(notebook, following))
+    """The answer key with its feedback cell, the text of which is packed. following: the name of the next notebook ("": none)."""
+    packed = base64.b85encode(zlib.compress(feedback_text(notebook, following).encode(), 9)).decode()
+    return build.answer_key(notebook, CELL.format(title=MACHINERY_SOURCES["feedback"], packed=packed))
 
 
 def answered(notebook: Notebook, answers: Mapping[str, str] = {}) -> NotebookNode:
@@ -73,14 +74,8 @@ def differences(files: dict[str, str], root: Path) -> Iterator[tuple[str, str]]:
             yield name, "differs from its source text; run 'grader release'"
 
 
-def feedback_cell(notebook: Notebook, following: str = "") -> str:
-    """The source of the feedback cell: naming.py, errors.py and cell.py with all that they have to know of this notebook, packed."""
-    packed = base64.b85encode(zlib.compress(feedback_text(notebook, following).encode(), 9)).decode()
-    return CELL.format(title=MACHINERY_SOURCES["feedback"], packed=packed)
-
-
 def feedback_text(notebook: Notebook, following: str = "") -> str:
-    """What the feedback cell runs, as a person would read it."""
+    """What the feedback cell runs: naming.py, errors.py and cell.py, and all that they have to know of this notebook."""
     text = "\n\n".join((HERE / name).read_text(encoding="utf-8").rstrip() for name in EMBEDDED)
     text = re.sub(r"^from grader\..*\n", "", text, flags=re.MULTILINE)
     prints = fingerprints(notebook)
@@ -109,14 +104,14 @@ def _same(built: str, found: str) -> bool:
     if built == found:
         return True
     try:
-        (one, text, table), (other, its, prints) = _apart(built), _apart(found)
-        return one == other and text == its and len(table) == len(prints) and all(map(_same_prints, table, prints))
+        (one, prints), (other, others) = _apart(built), _apart(found)
+        return one == other and all(a == b or equal(a, b) for a, b in zip(prints, others, strict=True))
     except (ValueError, LookupError, TypeError, StopIteration, zlib.error):  # it was edited by hand
         return False
 
 
-def _apart(text: str) -> tuple[object, list[str], list[str]]:
-    """A notebook without its packed text and the checksum of it, the lines of that text, and those of the fingerprints in it."""
+def _apart(text: str) -> tuple[object, list[list[float]]]:
+    """A notebook with its text unpacked, less the checksum and the fingerprints; and the fingerprints."""
     nb = json.loads(text)
     cell = next(c for c in nb["cells"] if c["id"] == "feedback")
     cell["metadata"]["nbgrader"].pop("checksum", None)
@@ -124,11 +119,7 @@ def _apart(text: str) -> tuple[object, list[str], list[str]]:
     packed = source.partition('\npacked = "')[2].partition('"')[0]
     cell["source"] = source.replace(packed, "")
     lines = zlib.decompress(base64.b85decode(packed)).decode().split("\n")
-    prints = [line for line in lines if line.startswith('  ["')]
-    return nb, [line for line in lines if not line.startswith('  ["')], prints
-
-
-def _same_prints(one: str, other: str) -> bool:
-    (check, *entries), (its, *others) = (json.loads(line.rstrip(",")) for line in (one, other))
-    alike = (a == b or (a[0] == b[0] and equal(a[1:], b[1:])) for a, b in zip(entries, others, strict=False))
-    return check == its and len(entries) == len(others) and all(alike)
+    rows = [json.loads(line.rstrip(",")) for line in lines if line.startswith('  ["')]
+    named = [(check, [names for names, *_ in entries]) for check, *entries in rows]
+    rest = [line for line in lines if not line.startswith('  ["')]
+    return (nb, rest, named), [print_ for _, *entries in rows for _, *print_ in entries]

@@ -97,15 +97,15 @@ class _Reading:
             self.raw.append((cell, match or self.by_content(cell)))
 
     def submission(self) -> Submission:
-        answers = [
-            (place, 0, replace(cell, source=self.answer(cell))) for place, cell in enumerate(self.notebook.cells) if cell.kind == "answer"
-        ]
-        ours = [(place, 0, cell) for place, cell in enumerate(self.notebook.cells) if cell.kind in ("given", "scenario", "bring")]
-        theirs = self.solved(self.pieces())
-        self.compare_with_ours()
         # given cells stand first at their place, what the learner wrote behind them in the learner's order
-        cells = sorted((*ours, *answers, *theirs), key=lambda placed: placed[:2])
-        return Submission(self.notebook, tuple(cell for *_, cell in cells), tuple(self.notes))
+        placed = []
+        for place, cell in enumerate(self.notebook.cells):
+            if cell.kind in ("given", "scenario", "bring", "answer"):
+                placed.append((place, 0, replace(cell, source=self.answer(cell)) if cell.kind == "answer" else cell))
+        placed += self.solved(self.pieces())
+        self.compare_with_ours()
+        cells = tuple(cell for *_, cell in sorted(placed, key=lambda where: where[:2]))
+        return Submission(self.notebook, cells, tuple(self.notes))
 
     # Which cell of the course is it?
 
@@ -116,8 +116,10 @@ class _Reading:
     def by_content(self, raw: RawCell) -> Cell | None:
         if raw.code:
             functions = defines(raw.source)
-            if functions & self.exercises:
-                return self.only_exercise(functions)
+            if functions & self.exercises:  # one without ids stands for an exercise's cell where it defines but that, and none else does
+                found = [cell for cell in self.notebook.of_kind("solution") if cell.name in functions]
+                taken = any(match is found[0] for _, match in self.raw)
+                return found[0] if len(found) == 1 and not taken else None
             for cell in self.notebook.of_kind("bring", "given", "scenario"):
                 if functions & defines(cell.source):
                     return cell
@@ -133,12 +135,6 @@ class _Reading:
 
         best = max(others, key=likeness)
         return best if likeness(best) >= ALIKE else None
-
-    def only_exercise(self, functions: frozenset[str]) -> Cell | None:
-        """A cell without ids that defines one exercise stands for that exercise's cell, if no other cell does."""
-        found = [cell for cell in self.notebook.of_kind("solution") if cell.name in functions]
-        taken = any(match is found[0] for _, match in self.raw)
-        return found[0] if len(found) == 1 and not taken else None
 
     # What of it runs?
 
@@ -174,41 +170,32 @@ class _Reading:
                 missing.append(cell)
                 continue
             best = max(claims, key=lambda p: (effort(p.source, cell.name), p.number))
-            self.note_choice(cell.name, claims, best)
-            dropped |= {p.number for p in claims if p != best and self.superseded(p, best, cell.name)}
+            if len(claims) > 1:
+                numbers = ", ".join(str(p.number) for p in claims)
+                choice = f"the last one with an answer, cell {best.number}, was taken"
+                self.notes.append(f"{cell.name} is written in several cells ({numbers}); {choice}.")
+            elif best.own != cell.name:
+                self.notes.append(f"{cell.name} was found in cell {best.number}, which is not the one meant for it.")
+            for p in claims:  # an older or empty version is left out; one with helpers in it runs before the best
+                if p != best and (p.number > best.number or effort(p.source, cell.name) == 0 or defines(p.source) <= {cell.name}):
+                    dropped.add(p.number)
             if best.number in chosen:
                 missing.append(cell)  # the learner wrote both into one cell, which stands at the other's place
             else:
                 chosen[best.number] = cell.name
         cells = [(self.place[id(cell)], 0, replace(cell, source="")) for cell in missing]
-        masters = {cell.name: cell for cell in self.notebook.of_kind("solution")}
         for piece in pieces:
             if name := chosen.get(piece.number):
-                place = max(self.place[id(masters[name])], piece.place)  # never before what it may rely on
-                cells.append((place, piece.number, replace(masters[name], source=self.under_its_name(piece, name))))
+                place = max(self.place[id(self.named[name])], piece.place)  # never before what it may rely on
+                cells.append((place, piece.number, replace(self.named[name], source=self.under_its_name(piece, name))))
             elif piece.number not in dropped:
                 source = piece.source
                 if lost := overwrites(source, self.exercises):
-                    what = " and ".join(sorted(lost))
-                    self.notes.append(
-                        f"Cell {piece.number} puts a value in the place of the function {what}; only what it defines was kept."
-                    )
+                    what = f"puts a value in the place of the function {' and '.join(sorted(lost))}"
+                    self.notes.append(f"Cell {piece.number} {what}; only what it defines was kept.")
                     source = additions(source, "", self.exercises)
                 cells.append((piece.place, piece.number, Cell("extra", "", source)))
         return cells
-
-    def note_choice(self, name: str, claims: list[_Piece], best: _Piece) -> None:
-        if len(claims) > 1:
-            numbers = ", ".join(str(p.number) for p in claims)
-            self.notes.append(
-                f"{name} is written in several cells ({numbers}); the last one with an answer, cell {best.number}, was taken."
-            )
-        elif best.own != name:
-            self.notes.append(f"{name} was found in cell {best.number}, which is not the one meant for it.")
-
-    def superseded(self, piece: _Piece, best: _Piece, name: str) -> bool:
-        """Is it an older or empty version of an exercise, to be left out? One with helpers in it runs before the best."""
-        return piece.number > best.number or effort(piece.source, name) == 0 or defines(piece.source) <= {name}
 
     def under_its_name(self, piece: _Piece, name: str) -> str:
         """The source of an answer; a function that the learner renamed is given its name back."""
@@ -240,10 +227,9 @@ class _Reading:
 
     def compare_with_ours(self) -> None:
         """Notes on what the learner did to cells that are the course's."""
-        known = [match for raw, match in self.raw]
         for kinds, what in ((("given", "scenario"), "given"), (("check",), "test")):
             cells = self.notebook.of_kind(*kinds)
-            gone = [cell.name for cell in cells if not any(match is cell for match in known)]
+            gone = [cell.name for cell in cells if not any(match is cell for _, match in self.raw)]
             edited = {m.name for raw, m in self.raw if m and m.kind in kinds and not same_code(raw.source, _visible(m))}
             if gone:
                 self.notes.append(f"The {what} cells {', '.join(gone)} are missing; the course's own were run.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,20 +19,18 @@ MAX_CELLS = 5_000
 MAX_CODE = 1_000_000  # characters in all code cells: bounds the time that reading them takes
 CLEAR = "clear its outputs (Edit > Clear all outputs) and hand it in again"
 DOWNLOAD = "download the notebook itself (File > Download > Download .ipynb) and hand that in"
-OTHER_FILES = (
-    (b"%PDF", "a PDF"),
-    (b"PK\x03\x04", "a zip archive or an Office document"),
-    (b"PK\x05\x06", "an empty zip archive"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"7z\xbc\xaf", "a 7z archive"),
-    (b"\x89PNG", "a picture"),
-    (b"\xff\xd8\xff", "a picture"),
-    (b"\xd0\xcf\x11\xe0", "an Office document"),
-    (b"{\\rtf", "a rich-text document"),
-    (b"<!doctype html", "a web page"),
-    (b"<html", "a web page"),
-    (b"version https://git-lfs", "a Git LFS pointer"),
+OTHER_FILES: tuple[tuple[str, *tuple[bytes, ...]], ...] = (  # how each begins, in small letters
+    ("a PDF", b"%pdf"),
+    ("a zip archive or an Office document", b"pk\x03\x04"),
+    ("an empty zip archive", b"pk\x05\x06"),
+    ("a gzip archive", b"\x1f\x8b"),
+    ("a RAR archive", b"rar!"),
+    ("a 7z archive", b"7z\xbc\xaf"),
+    ("a picture", b"\x89png", b"\xff\xd8\xff"),
+    ("an Office document", b"\xd0\xcf\x11\xe0"),
+    ("a rich-text document", b"{\\rtf"),
+    ("a web page", b"<!doctype html", b"<html"),
+    ("a Git LFS pointer", b"version https://git-lfs"),
 )
 
 
@@ -72,8 +69,8 @@ def _read(data: bytes) -> RawNotebook:
     if len(data) > MAX_BYTES:
         raise Unreadable(f"the file is larger than {MAX_BYTES // 10**6} MB; {CLEAR}")
     start = data[:100].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    for signature, kind in OTHER_FILES:
-        if start.startswith(signature.lower()):
+    for kind, *signatures in OTHER_FILES:
+        if start.startswith(tuple(signatures)):
             raise Unreadable(f"this is {kind}, not a notebook; {DOWNLOAD}")
     text, notes = _decoded(data)
     document, more = _parsed(text)
@@ -137,7 +134,8 @@ def _parsed(text: str) -> tuple[dict[str, Any], list[str]]:
 def _cells(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     found, notes = document.get("cells"), []
     if not isinstance(found, list) and isinstance(document.get("worksheets"), list):  # nbformat 3 and older
-        found = [cell for sheet in document["worksheets"] for cell in _list(_dict(sheet).get("cells"))]
+        sheets = [sheet["cells"] for sheet in document["worksheets"] if isinstance(sheet, dict) and isinstance(sheet.get("cells"), list)]
+        found = [cell for cells in sheets for cell in cells]
         notes.append("The notebook is in the format of before 2015; it was read all the same.")
     if not isinstance(found, list):
         raise Unreadable(f"this is JSON without cells, not a notebook; {DOWNLOAD}")
@@ -149,35 +147,13 @@ def _cells(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
 
 def _raw_cell(number: int, cell: dict[str, Any]) -> RawCell:
     kind = cell.get("cell_type")
-    return RawCell(
-        number=number,
-        code=kind == "code" or (kind is None and "outputs" in cell),
-        source=_source(cell.get("source", cell.get("input"))),
-        identity=identity(cell),
-    )
+    code = kind == "code" or (kind is None and "outputs" in cell)
+    return RawCell(number, code, _source(cell.get("source", cell.get("input"))), identity(cell))
 
 
 def _source(value: object) -> str:
     """A cell's text: a string or a list of lines, some writers of which forget the line ends."""
-    if isinstance(value, list):
-        lines = list(_strings(value))
-        bare = len(lines) > 1 and not any("\n" in line for line in lines)
-        value = ("\n" if bare else "").join(lines)
+    lines = [line for line in (value if isinstance(value, list) else [value]) if isinstance(line, str)]
+    bare = len(lines) > 1 and not any("\n" in line for line in lines)
     # half of a surrogate pair cannot be written into any file
-    return _text(value).encode("utf-8", "replace").decode("utf-8")
-
-
-def _strings(values: list[object]) -> Iterator[str]:
-    return (value for value in values if isinstance(value, str))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return ("\n" if bare else "").join(lines).encode("utf-8", "replace").decode("utf-8")

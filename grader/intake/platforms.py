@@ -18,6 +18,7 @@ Dates in a student's own zip are the student's: they only tell which of its vers
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import stat
@@ -140,8 +141,8 @@ def gather(paths: Iterable[Path]) -> Iterator[CollectedFile | Refusal]:
         with ExitStack() as stack:
             try:
                 files, container = _opened(path, stack)
-                shelf: _Shelf = {}
-                found = [item for file in files for item in _notebooks(file, container, shelf)]
+                unzipped = functools.lru_cache(maxsize=MAX_DEPTH)(_unzipped)  # once for what is read in a row, and few in memory
+                found = [item for file in files for item in _notebooks(file, container, unzipped)]
             except Exception as e:  # a damaged zip can raise anything
                 yield Refusal("", path.name, f"{path}: {_why(e)}.")
                 continue
@@ -205,8 +206,10 @@ def _why(error: Exception) -> str:
 
 # Whose is it?
 
+_Unzip = Callable[[_File], zipfile.ZipFile]
 
-def _notebooks(file: _File, container: str, shelf: _Shelf, owner: _Owner | None = None, depth: int = 0) -> Iterator[_Found]:
+
+def _notebooks(file: _File, container: str, unzipped: _Unzip, owner: _Owner | None = None, depth: int = 0) -> Iterator[_Found]:
     """The notebook that a file is, or those in the zip that it is. owner: of the zip that the file was found in."""
     named, filename = _whose(file.parts, container)
     if owner and (CANVAS.fullmatch(file.parts[-1]) or any(MOODLE.fullmatch(part) for part in file.parts)):
@@ -218,14 +221,14 @@ def _notebooks(file: _File, container: str, shelf: _Shelf, owner: _Owner | None 
         try:
             if depth == MAX_DEPTH:
                 raise _Refused(f"is a zip within {MAX_DEPTH} others")
-            inside = _in_zip(lambda: _from_shelf(shelf, depth, file), file.shown, around=file)
+            inside = _in_zip(lambda: unzipped(file), file.shown, around=file)
             if not inside:
                 raise _Refused("holds no file")
         except Exception as e:  # a damaged zip can raise anything
             yield _Found(owner, filename, file, _why(e))
             return
         for inner in inside:
-            yield from _notebooks(inner, container, shelf, owner, depth + 1)
+            yield from _notebooks(inner, container, unzipped, owner, depth + 1)
     elif suffix != "zip" and SUFFIX.search(file.parts[-1]):
         yield _Found(owner, filename, file)
     else:
@@ -242,9 +245,8 @@ def _whose(parts: tuple[str, ...], container: str) -> tuple[_Owner, str]:
         return _Owner(match["name"] + match["number"]), clean_name(match["file"])
     if own := [folder for folder in folders if not NOTEBOOK.fullmatch(folder)]:
         return _Owner(own[0]), clean_name(name)
-    if match := NOTEBOOK.fullmatch(_stem(name)):
-        return _Owner(match["name"] or container), clean_name(name)
-    return _Owner(_stem(name)), clean_name(name)
+    match = NOTEBOOK.fullmatch(_stem(name))
+    return _Owner((match["name"] or container) if match else _stem(name)), clean_name(name)
 
 
 def _stem(filename: str) -> str:
@@ -273,17 +275,12 @@ def _digest(name: str) -> str:
 
 # What is in it?
 
-_Shelf = dict[int, tuple[_File, zipfile.ZipFile]]  # at each depth, the student's zip that was opened last
 
-
-def _from_shelf(shelf: _Shelf, depth: int, file: _File) -> zipfile.ZipFile:
-    """A student's zip, opened: once for all that is read from it in a row, and few of them in memory."""
-    if depth not in shelf or shelf[depth][0] is not file:
-        shelf.pop(depth, None)
-        data = file.read()
-        _refuse_long_directory(data)
-        shelf[depth] = file, zipfile.ZipFile(io.BytesIO(data))
-    return shelf[depth][1]
+def _unzipped(file: _File) -> zipfile.ZipFile:
+    """A student's zip, opened."""
+    data = file.read()
+    _refuse_long_directory(data)
+    return zipfile.ZipFile(io.BytesIO(data))
 
 
 def _opened(path: Path, stack: ExitStack) -> tuple[Iterable[_File], str]:

@@ -39,7 +39,13 @@ def defines(source: str) -> frozenset[str]:
     tree = parsed(source)
     if tree is None:
         return frozenset(re.findall(r"^(?:async\s+)?def\s+(\w+)", source, re.MULTILINE))
-    return frozenset(name for node in _statements(tree) for name in _callables(node))
+    names = set[str]()
+    for node in _statements(tree):
+        if isinstance(node, Definition):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda | ast.Name):
+            names |= _targets(node)
+    return frozenset(names)
 
 
 def overwrites(source: str, names: set[str]) -> set[str]:
@@ -143,12 +149,6 @@ def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
             yield from _statements(node)
 
 
-def _callables(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda | ast.Name):
-        return _targets(node)
-    return {node.name} if isinstance(node, Definition) else set()
-
-
 def _bound(node: ast.stmt) -> set[str]:
     if isinstance(node, Definition):
         return {node.name}
@@ -168,10 +168,10 @@ def _calls(node: ast.stmt, name: str) -> bool:
 
 def _is_todo(node: ast.AST) -> bool:
     """Is it what a stub says? (An error with words of its own is the learner's.)"""
-    error = node.exc if isinstance(node, ast.Raise) else None
-    if isinstance(error, ast.Call) and not error.args and not error.keywords:
-        error = error.func
-    return isinstance(error, ast.Name) and error.id == "NotImplementedError"
+    match node:
+        case ast.Raise(ast.Name("NotImplementedError") | ast.Call(ast.Name("NotImplementedError"), [], [])):
+            return True
+    return False
 
 
 def _says_nothing(node: ast.stmt) -> bool:

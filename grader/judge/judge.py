@@ -28,7 +28,6 @@ from grader.sandbox.jail import JailError, layers
 from grader.sandbox.lazy_import import import_lazily
 
 PACKAGES = "Grading has Python's own library, torch, numpy and matplotlib."
-CALLED = ("solution", "scenario")  # cells whose functions are called in the learner's process
 
 
 class Judge:
@@ -95,10 +94,8 @@ def judged(submission: Submission, session: Session) -> list[Verdict]:
             title = cell.name.replace("_", " ")
             verdicts.append(Verdict(cell.name, cell.name, title, None, cell.points, False, "This answer waits for a human."))
         else:
-            message, mistake = seen[cell.name].message, None
-            if message:
-                mistake, words = named.get(cell.name, (None, seen[cell.name].explained))
-                message = f"{message}\n{words}" if words else message
+            mistake, words = named.get(cell.name, (None, seen[cell.name].explained))
+            message = "\n".join(filter(None, (seen[cell.name].message, words)))
             passed = not message
             verdicts.append(Verdict(cell.exercise, cell.name, cell.title, cell.points * passed, cell.points, passed, message, mistake))
     return verdicts
@@ -109,9 +106,9 @@ def _names(notebook: Notebook, session: Session) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in notebook.of_kind("given", "bring"):
         execute(cell.source, names, f"<{notebook.name}:{cell.name}>")
-    for cell in notebook.of_kind(*CALLED):
+    for cell in notebook.of_kind("solution", "scenario"):
         own = dict(names)
-        execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # only for the names of its parameters
+        execute(cell.source, own, f"<{notebook.name}:{cell.name}>")  # for its signature; it is called in the learner's process
         names[cell.name] = session.proxy(cell.name, inspect.signature(own[cell.name]))
     return names
 
@@ -147,7 +144,7 @@ def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple
     """Check that failed -> the known mistakes that explain it, by name, and what to say of them."""
     notebook = submission.notebook
     found: dict[str, tuple[str | None, str]] = {}
-    failed = {exercise.name for exercise in notebook.exercises if any(seen[check.name].message for check in exercise.checks)}
+    failed = {check.exercise for check in notebook.of_kind("check") if seen[check.name].message}
     known = {version.name: (version.summary, version.hint) for version in versions(notebook.name)}
     for exercise in [exercise for exercise in notebook.exercises if exercise.name in failed]:
         own = {check.name: seen[check.name] for check in exercise.checks}

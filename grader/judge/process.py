@@ -26,13 +26,9 @@ class WarmProcess:
         self._control.settimeout(120)
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
         arguments = command(["-P", "-m", "grader.sandbox.learner_process", str(theirs.fileno()), json.dumps(asdict(layers()))], layers())
+        nothing = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            arguments,
-            pass_fds=[theirs.fileno()],
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
+            arguments, pass_fds=[theirs.fileno()], env=environment(), stdin=nothing, stdout=nothing, stderr=self._errors
         )
         theirs.close()
         self._is_warm = False
@@ -47,7 +43,9 @@ class WarmProcess:
         try:
             return self._fork()
         except (OSError, EOFError) as e:
-            raise JailError(f"the learner's side does not start: {self._last_words() or type(e).__name__}; see grader doctor") from None
+            self._errors.seek(0)
+            words = self._errors.read().strip().splitlines() or [type(e).__name__]
+            raise JailError(f"the learner's side does not start: {words[-1]}; see grader doctor") from None
 
     def _fork(self) -> Channel:
         if not self._is_warm:
@@ -80,10 +78,9 @@ class WarmProcess:
         """Of processor time that the last fork has used; infinite where that is not known."""
         try:
             self._control.sendall(b"c")
-            (seconds,) = struct.unpack("=d", self._control.recv(8))
+            return struct.unpack("=d", self._control.recv(8))[0]
         except (OSError, struct.error):
             return math.inf
-        return seconds
 
     def close(self) -> None:
         self._control.close()
@@ -97,7 +94,3 @@ class WarmProcess:
     def _expect(self, word: bytes) -> None:
         if self._control.recv(1) != word:
             raise EOFError
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        return (self._errors.read().strip().splitlines() or [""])[-1]

@@ -34,7 +34,7 @@ DATA = "tensors, numbers, strings, None, and lists, tuples and dicts of those"
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of the learner's processor time of one check, of the cells together, of a hand-in; bytes that cross in a check.
+    """Seconds of the learner's processor time of one check, of the cells together, of a hand-in.
 
     By the clock each may take PATIENCE times as long: a busy machine costs nobody a point, and who sleeps does not sleep long.
     """
@@ -42,7 +42,6 @@ class Limits:
     check: float = 10
     cells: float = 30
     hand_in: float = 300
-    data: int = LIMIT
 
 
 class Violation(Exception):
@@ -100,9 +99,10 @@ class Session:
 
     def run(self, check: Cell, names: Mapping[str, Any], *, hidden: bool) -> tuple[Exception | None, dict[str, Any]]:
         """Runs a check, or its visible part, alone. Returns what it raised (None when it passes) and its variables."""
-        if not self._ready(tell=not hidden):
+        while not self._dead and not self._channel:
+            self._start(tell=not hidden)
+        if self._dead or not self._channel:
             return Violation(self._dead), {}
-        assert self._channel
         seconds = self._limits.check / (5 if check.exercise in self._slow else 1)
         self._allow(seconds)
         self._channel.bytes = 0
@@ -135,13 +135,8 @@ class Session:
             self._channel = None
             self._process.kill()
 
-    def _ready(self, *, tell: bool) -> bool:
-        """Whether a process that has run the cells is there; starts one where the last one broke."""
-        while not self._dead and not self._channel:
-            self._start(tell)
-        return not self._dead
-
-    def _start(self, tell: bool) -> None:
+    def _start(self, *, tell: bool) -> None:
+        """Starts a process in which the cells run; where one of them breaks it, there is none."""
         self._channel = self._process.fork()
         for place, cell in enumerate(self._cells):
             started = time.monotonic()
@@ -177,7 +172,10 @@ class Session:
     def _run_cell(self, cell: Cell, tell: bool) -> None:
         """Runs a cell; where a statement of it fails, those that follow run all the same."""
         where = f"cell {cell.name}" if cell.name else "an added cell"
-        source = _compiled(cell) if cell.kind == "bring" else cell.source
+        source = cell.source
+        if cell.kind == "bring":  # the course's own, without its text: it answers an exercise of an earlier notebook
+            code = marshal.dumps(compile(source, f"<{cell.name}>", "exec", optimize=2))
+            source = f"import marshal\nexec(marshal.loads({code!r}))"
         while source.strip():
             reply, _, _ = self._ask(where, {"op": "run", "source": source})
             if not reply.get("error"):
@@ -186,7 +184,7 @@ class Session:
             source = after(source, line) if isinstance(line, int) and line > 0 else ""
             if tell:
                 rest = "; what follows it was run all the same" if source else ""
-                self._note(cell, f"{where} stopped with {_error(reply['error'])[1]}{rest}")
+                self._note(cell, f"{where} stopped with {_error(where, reply['error'])[1].told}{rest}")
 
     def _note(self, cell: Cell, sentence: str) -> None:
         sentence = sentence[0].upper() + sentence[1:] + "."
@@ -269,7 +267,7 @@ class Session:
             self._break(f"What came from the process of {name} is not an answer")
         if reply.get("id") != ident:
             self._break(f"{name} sent an answer that nobody had asked for")
-        if self._channel.bytes > self._limits.data:
+        if self._channel.bytes > LIMIT:
             self._break(f"{name} gave back more data than a check may use")
         return reply, results, flags
 
@@ -281,10 +279,7 @@ class Session:
                 f"{name} gave back {str(reply['refused'])[:TEXT]}; allowed are {DATA}.",
             )
         if "error" in reply:
-            error, text = _error(reply["error"])
-            said = reply["error"] if isinstance(reply["error"], dict) else {}
-            where = str(said.get("where", ""))[:60]
-            remote = RemoteError(name, type(error).__name__, str(said.get("text", ""))[:TEXT], text, where if where.isidentifier() else "")
+            error, remote = _error(name, reply["error"])
             self._raised.append((error, remote))
             raise error
 
@@ -324,17 +319,20 @@ class RemoteFunction(torch.autograd.Function):
         return (None, None, None, *ctx.ask(gradients))
 
 
-def _error(said: Any) -> tuple[Exception, str]:
-    """An error that came over the channel: as Python's own kind, and its text with its own name ("KeyError: 'a'")."""
-    kind, name, text = (str(said.get(key, "")) if isinstance(said, dict) else "" for key in ("kind", "name", "text"))
+def _error(function: str, said: Any) -> tuple[Exception, RemoteError]:
+    """An error that came over the channel: as Python's own kind, and what is known of it."""
+    facts = said if isinstance(said, dict) else {}
+    kind, name, where = (str(facts.get(key, ""))[:60] for key in ("kind", "name", "where"))
+    text = str(facts.get("text", ""))[:TEXT]
+    told = f"{name}: {text}" if text else name
     made = getattr(builtins, kind, None)
     if not (isinstance(made, type) and issubclass(made, Exception)):
         made = RuntimeError
-    told = f"{name[:60]}: {text[:TEXT]}" if text else name[:60]
     try:
-        return made(text[:TEXT]) if text else made(), told
+        error = made(text) if text else made()
     except TypeError:  # a kind that wants other arguments
-        return RuntimeError(told), told
+        error = RuntimeError(told)
+    return error, RemoteError(function, type(error).__name__, text, told, where if where.isidentifier() else "")
 
 
 def _snapshot(value: Any) -> Any:
@@ -349,12 +347,6 @@ def _snapshot_of_tree(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
         return _snapshot(unpack(tree, tensors))
     except (Malformed, NotData):
         return None
-
-
-def _compiled(cell: Cell) -> str:
-    """A cell of the course's own that runs on the learner's side, without its text: it answers an exercise of an earlier notebook."""
-    code = marshal.dumps(compile(cell.source, f"<{cell.name}>", "exec", optimize=2))
-    return f"import marshal\nexec(marshal.loads({code!r}))"
 
 
 def _parameter(signature: inspect.Signature, args: tuple[Any, ...], place: Any) -> str:

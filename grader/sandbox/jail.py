@@ -15,6 +15,7 @@ Only the standard library is imported, so that the probe starts fast.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -113,17 +114,24 @@ def tried(on: Layers) -> Layers:
         if done.returncode:
             return Layers()
         found = json.loads(done.stdout)
-        try:
+        with contextlib.suppress(BlockingIOError):
             ear.recv(1)
             found["can"].append("network")
-        except BlockingIOError:
-            pass
     return Layers(**found | {"can": tuple(found["can"])})
 
 
 def command(arguments: list[str], on: Layers) -> list[str]:
     """The command line that runs `python ARGUMENTS` as the learner's side."""
-    return _bubblewrap([sys.executable, *arguments]) if on.bubblewrap else [sys.executable, *arguments]
+    python = [sys.executable, *arguments]
+    if not on.bubblewrap:
+        return python
+    binds = [part for path in readable() for part in ("--ro-bind", path, path)]
+    # The /proc of outside, which no hand-in sees: a new one is refused in containers that cover parts of theirs.
+    # No --die-with-parent: it follows the thread that started us. The warm process ends when the socket of the judge closes.
+    return [
+        "bwrap", "--unshare-all", "--unshare-user", "--new-session", "--bind", "/proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+        *binds, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--", *python,
+    ]  # fmt: skip
 
 
 def environment() -> dict[str, str]:
@@ -154,16 +162,6 @@ def _without(folder: Path, inside: Path) -> list[str]:
     if not inside.is_relative_to(folder.resolve()):
         return [str(folder)]
     return [path for child in sorted(folder.iterdir()) for path in _without(child, inside)]
-
-
-def _bubblewrap(arguments: list[str]) -> list[str]:
-    binds = [part for path in readable() for part in ("--ro-bind", path, path)]
-    # The /proc of outside, which no hand-in sees: a new one is refused in containers that cover parts of theirs.
-    # No --die-with-parent: it follows the thread that started us. The warm process ends when the socket of the judge closes.
-    return [
-        "bwrap", "--unshare-all", "--unshare-user", "--new-session", "--bind", "/proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
-        *binds, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp", "--", *arguments,
-    ]  # fmt: skip
 
 
 # --- on the learner's side ---------------------------------------------------------------------------------------------
@@ -229,7 +227,8 @@ def _in_child(run: Callable[[], object], on: Layers) -> None:
         if on.landlock:
             _landlock(on)
         if on.seccomp:
-            _filter_system_calls()
+            code = ctypes.create_string_buffer(program := seccomp.program(platform.machine(), os.getpid()))
+            _call("prctl", _PR_SET_SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(code)), 0, 0)
         run()
     finally:
         os._exit(0)
@@ -310,11 +309,6 @@ def _landlock(on: Layers) -> None:
     os.close(ruleset)
 
 
-def _filter_system_calls() -> None:
-    code = ctypes.create_string_buffer(program := seccomp.program(platform.machine(), os.getpid()))
-    _call("prctl", _PR_SET_SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(code)), 0, 0)
-
-
 def _probe(wanted: Layers, victim: str, port: int) -> Layers:
     """See `tried`. Each layer is entered in a fork; then a fork inside all of them tries to do harm."""
 
@@ -368,11 +362,9 @@ def _managed(victim: str, port: int) -> list[str]:
     ]
     managed = set()
     for name, attempt in tries:
-        try:
+        with contextlib.suppress(OSError):
             attempt()
             managed.add(name)
-        except OSError:
-            pass
     return [name for name in TRIED if name in managed]
 
 

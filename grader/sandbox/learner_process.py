@@ -149,22 +149,19 @@ class Side:
         except NotData as e:
             return {"refused": str(e)}, []
         except BaseException as e:  # SystemExit and KeyboardInterrupt too
-            return {"error": _described(e) | {"where": self._where(e)}}, []
+            functions = [function for function, _ in self._places(e)]
+            return {"error": _described(e) | {"where": functions[-1] if functions else ""}}, []  # the innermost of the notebook
 
-    def _where(self, error: BaseException) -> str:
-        """The innermost function of the notebook that an error went through."""
-        frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_globals is self._shell.user_ns]
-        return frames[-1] if frames else ""
-
-    def _line(self, error: BaseException) -> int:
-        """The line of a cell's own statements at which it stopped (0 where none of them ran)."""
-        lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_globals is self._shell.user_ns]
-        return lines[0] if lines else 0
+    def _places(self, error: BaseException) -> list[tuple[str, int]]:
+        """Function and line of the notebook's own code that an error went through, the cell's own statement first."""
+        frames = traceback.walk_tb(error.__traceback__)
+        return [(frame.f_code.co_name, line) for frame, line in frames if frame.f_globals is self._shell.user_ns]
 
     def _run(self, source: str) -> dict[str, Any]:
         result = self._shell.run_cell(source, silent=True)
         error = result.error_before_exec or result.error_in_exec
-        return {"error": _described(error), "line": self._line(error)} if error else {}
+        lines = [line for _, line in self._places(error)] if error else []
+        return {"error": _described(error), "line": lines[0] if lines else 0} if error else {}
 
     def _call(
         self, head: dict[str, Any], tensors: list[torch.Tensor], flags: list[tuple[bool, bool]]

@@ -80,10 +80,8 @@ def _pack(value: Any, tensors: list[torch.Tensor], seen: dict[int, int]) -> Any:
         return ["tensor", seen[id(value)]]
     if isinstance(value, np.generic) and not isinstance(value, np.complexfloating | np.void | np.bytes_):
         return _pack(value.item(), tensors, seen)  # a number that came out of numpy
-    if isinstance(value, list):
-        return ["list", *(_pack(v, tensors, seen) for v in value)]
-    if isinstance(value, tuple):
-        return ["tuple", *(_pack(v, tensors, seen) for v in value)]
+    if isinstance(value, list | tuple):
+        return ["list" if isinstance(value, list) else "tuple", *(_pack(v, tensors, seen) for v in value)]
     if isinstance(value, dict):
         return ["dict", *([_pack(k, tensors, seen), _pack(v, tensors, seen)] for k, v in value.items())]
     for plain in (bool, int, float, str):  # an enum's member, say
@@ -120,11 +118,9 @@ def unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def _unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
-    if not isinstance(tree, list):
-        if isinstance(tree, dict):
-            raise ValueError("a bare object")
-        return tree
     match tree:
+        case None | bool() | int() | float() | str():
+            return tree
         case ["tensor", int(i)] if type(i) is int and 0 <= i < len(tensors):
             return tensors[i]
         case ["list", *items]:
@@ -136,7 +132,7 @@ def _unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
             if len({hash(k) for k, _ in pairs}) + MAX_COLLISIONS < len(pairs):
                 raise ValueError("keys that collide")
             return dict(pairs)
-    raise ValueError("an unknown form")
+    raise ValueError("an unknown form")  # a bare object, say
 
 
 def to_bytes(t: torch.Tensor) -> bytes:

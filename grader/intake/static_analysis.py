@@ -24,7 +24,7 @@ def parsed(source: str) -> ast.Module | None:
             tree = ast.parse(_without_magics(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return tree if _is_shallow(tree) else None
+    return tree if _is_shallow(tree) and not any(map(_is_huge, ast.walk(tree))) else None
 
 
 def mended(source: str) -> str:
@@ -130,6 +130,11 @@ def _without_magics(source: str) -> str:
     """
     source = re.sub(r"^([ \t]*)(?:[%!?].*|[\w.]+\?{1,2}[ \t]*$)", r"\1pass", source, flags=re.MULTILINE)
     return re.sub(r"^([\w, .\t]*=[ \t]*)[%!].*", r"\1None", source, flags=re.MULTILINE)
+
+
+def _is_huge(node: ast.AST) -> bool:
+    """Whether it is a number of thousands of digits, which Python reads and refuses to print."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value.bit_length() > 10_000
 
 
 def _is_shallow(tree: ast.AST) -> bool:

@@ -21,7 +21,7 @@ from grader.feedback.table import fingerprints
 from grader.intake.match import Submission
 from grader.intake.static_analysis import names_used
 from grader.judge.process import WarmProcess
-from grader.judge.remote import TEXT, Limits, Session, Violation
+from grader.judge.remote import Limits, Session, Violation, printable
 from grader.judge.verdict import Result, Verdict
 from grader.mistakes import versions
 from grader.sandbox.jail import JailError, layers
@@ -116,7 +116,7 @@ def _names(notebook: Notebook, session: Session) -> dict[str, Any]:
 def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str, Any], session: Session) -> _Seen:
     remote = session.remote_error(error)
     if isinstance(error, Violation):
-        return _Seen(_printable(error.untrusted), prints=[])
+        return _Seen(printable(error.untrusted), prints=[])
     if remote and remote.is_open:
         return _Seen(f"{remote.function} is not written yet.", prints=[])
     if remote:
@@ -124,20 +124,15 @@ def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str
         explained = meaning(remote.kind, remote.text, shapes(notebook).get(check.exercise, {}), inside=bool(remote.where))
         if remote.kind in ("NameError", "ModuleNotFoundError") and (stops := [note for note in session.notes if " stopped with " in note]):
             explained = f"{stops[0]} {PACKAGES}"
-        return _Seen(_printable(f"{remote.function} raised {remote.told}{where}"), explained, [])
+        return _Seen(printable(f"{remote.function} raised {remote.told}{where}"), explained, [])
     if not isinstance(error, AssertionError):
         explained = meaning(type(error).__name__, str(error), shapes(notebook).get(check.exercise, {}), inside=False)
-        return _Seen(_printable(f"The check could not use what came back: {type(error).__name__}: {error}"), explained, [])
+        return _Seen(printable(f"The check could not use what came back: {type(error).__name__}: {error}"), explained, [])
     try:
         prints, decimals = evidence(error, own)
     except Exception:  # something odd came out: no name is worth a grade
         prints, decimals = [], 0
-    return _Seen(_printable(str(error)) or f"{check.title}: this does not hold.", "", prints, decimals)
-
-
-def _printable(text: str) -> str:
-    """Text that may hold a learner's words, fit for a terminal and a web page's escape function."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text[: 4 * TEXT])
+    return _Seen(printable(str(error)) or f"{check.title}: this does not hold.", "", prints, decimals)
 
 
 def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple[str | None, str]]:

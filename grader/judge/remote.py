@@ -29,6 +29,7 @@ from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, Not
 RUN = ("given", "bring", "solution", "scenario", "extra")  # cells that run there
 TEXT = 400  # characters of a learner's error in a message
 PATIENCE = 3
+NOTES = 20  # of how the cells ran
 DATA = "tensors, numbers, strings, None, and lists, tuples and dicts of those"
 
 
@@ -81,7 +82,7 @@ class Session:
     def __init__(self, process: WarmProcess, cells: Sequence[Cell], limits: Limits):
         self._process = process
         self._limits = limits
-        self._end = time.monotonic() + PATIENCE * limits.hand_in
+        self._end = time.monotonic() + limits.hand_in
         self._cpu_end = self._clock_end = math.inf  # of what runs now: of the process's processor time, of the clock
         self._cells = [c for c in cells if c.kind in RUN and not c.markdown and c.source.strip()]
         self._cells_left = limits.cells
@@ -176,20 +177,22 @@ class Session:
         if cell.kind == "bring":  # the course's own, without its text: it answers an exercise of an earlier notebook
             code = marshal.dumps(compile(source, f"<{cell.name}>", "exec", optimize=2))
             source = f"import marshal\nexec(marshal.loads({code!r}))"
+        reached = 0
         while source.strip():
             reply, _, _ = self._ask(where, {"op": "run", "source": source})
             if not reply.get("error"):
                 return
             line = reply.get("line")
-            source = after(source, line) if isinstance(line, int) and line > 0 else ""
+            before, reached = reached, line if isinstance(line, int) else 0
+            source = after(source, reached) if reached > before else ""
             if tell:
                 rest = "; what follows it was run all the same" if source else ""
                 self._note(cell, f"{where} stopped with {_error(where, reply['error'])[1].told}{rest}")
 
     def _note(self, cell: Cell, sentence: str) -> None:
-        sentence = sentence[0].upper() + sentence[1:] + "."
+        sentence = printable(sentence[0].upper() + sentence[1:] + ".")
         self._cell_errors.setdefault(cell.name, sentence)
-        if sentence not in self.notes:
+        if sentence not in self.notes and len(self.notes) < NOTES:
             self.notes.append(sentence)
 
     def _call(self, name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -354,3 +357,8 @@ def _parameter(signature: inspect.Signature, args: tuple[Any, ...], place: Any) 
     if isinstance(place, str):
         return place if place in signature.parameters else "?"
     return list(signature.bind_partial(*args[: int(place) + 1]).arguments)[-1]
+
+
+def printable(text: str) -> str:
+    """Text that may hold a learner's words, fit for a terminal and a web page's escape function."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text[: 4 * TEXT])

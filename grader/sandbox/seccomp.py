@@ -10,6 +10,8 @@ import struct
 
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column in the tables below, the kernel's name
 
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32  # where the call, and the lower halves of its arguments, are found
+
 # Name: its numbers on x86_64 and aarch64; -1 where there is none.
 _REFUSED = {
     # new processes and programs: they could outlive their turn (threads come by clone, below)
@@ -40,25 +42,28 @@ _REFUSED = {
     # locks and news of shared files, and their place in the page cache: ways to send a word to another hand-in
     "flock": (73, 32), "inotify_init": (253, -1), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
     "mincore": (27, 232), "cachestat": (451, 451), "fadvise64": (221, 223), "readahead": (187, 213),
-    "preadv2": (327, 286), "pwritev2": (328, 287),
+    "preadv2": (327, 286), "pwritev2": (328, 287), "process_madvise": (440, 440),
+    # memory that no limit counts
+    "memfd_create": (319, 279), "memfd_secret": (447, 447),
     # large doors of the kernel that no notebook needs
     "bpf": (321, 280), "perf_event_open": (298, 241), "io_uring_setup": (425, 425), "userfaultfd": (323, 282),
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
 }  # fmt: skip
-# Refused with these values of the second argument.
+# Refused with these values of one argument: numbers, which argument, its values.
 _REFUSED_COMMANDS = {
     # F_SETLK, F_SETLKW, F_SETOWN, F_SETSIG, F_SETOWN_EX, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, F_SET_RW_HINT,
     # F_SET_FILE_RW_HINT: locks, a signal to whomever is named owner, and words kept with a shared file
-    "fcntl": ((72, 25), (6, 7, 8, 10, 15, 37, 38, 1024, 1026, 1036, 1038)),
+    "fcntl": ((72, 25), _SECOND, (6, 7, 8, 10, 15, 37, 38, 1024, 1026, 1036, 1038)),
     # FIOSETOWN, SIOCSPGRP: again an owner; FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR: attributes of a file
-    "ioctl": ((16, 29), (0x8901, 0x8902, 0x40086602, 0x401C5820)),
+    "ioctl": ((16, 29), _SECOND, (0x8901, 0x8902, 0x40086602, 0x401C5820)),
+    # MADV_COLD, MADV_PAGEOUT: who is pushed out of memory tells the next hand-in something
+    "madvise": ((28, 233), _THIRD, (20, 21)),
 }
 # Allowed with just one value of the first argument: None stands for the process itself.
 _ALLOWED_ON = {"tgkill": ((234, 131), None), "prlimit64": ((302, 261), 0)}
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _GIVE = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24  # where the call, and the lower halves of its arguments, are found
 ALLOW, REFUSE, UNKNOWN, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000  # go on, EPERM, ENOSYS, end the process
 
 
@@ -71,9 +76,9 @@ def program(machine: str, pid: int) -> bytes:
     for numbers in _REFUSED.values():
         if numbers[column] >= 0:
             steps += [(_EQUAL, 0, 1, numbers[column]), (_GIVE, 0, 0, REFUSE)]
-    for numbers, commands in _REFUSED_COMMANDS.values():
+    for numbers, place, commands in _REFUSED_COMMANDS.values():
         tests = [step for command in commands for step in ((_EQUAL, 0, 1, command), (_GIVE, 0, 0, REFUSE))]
-        steps += [(_EQUAL, 0, len(tests) + 2, numbers[column]), (_LOAD, 0, 0, _SECOND), *tests, (_GIVE, 0, 0, ALLOW)]
+        steps += [(_EQUAL, 0, len(tests) + 2, numbers[column]), (_LOAD, 0, 0, place), *tests, (_GIVE, 0, 0, ALLOW)]
     allowed = [(_CLONE, (_HAS, 0, 1, _CLONE_THREAD))]  # threads only
     allowed += [(numbers, (_EQUAL, 0, 1, pid if value is None else value)) for numbers, value in _ALLOWED_ON.values()]
     for numbers, test in allowed:

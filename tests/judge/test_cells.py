@@ -43,3 +43,24 @@ def test_a_cell_that_never_ends_keeps_what_it_defines(below):
 def test_code_that_torch_refuses_is_not_called_unwritten():
     result = warm_judge().judge(hand_in(double="def double(x, scale=2.0):\n    return x ^ 2"))
     assert "not written yet" not in message(result, "twice") and "In Python ^ is not a power" in message(result, "twice")
+
+
+HUGE = "0x" + "f" * 5000
+ODD_CELLS = {
+    "raise ValueError('\\x1b[2J\\ud800')": 1,  # what a terminal obeys, and what no file can hold
+    f"X = {HUGE}\nimport os\nos._exit(1)": 1,  # a number that Python reads and refuses to print
+    "\n".join(f"undefined_{i}" for i in range(200)): 20,
+}
+
+
+@pytest.mark.parametrize(("source", "notes"), ODD_CELLS.items())
+def test_whatever_a_cell_says_as_it_stops_the_result_can_be_kept_and_shown(source, notes):
+    result = warm_judge().judge(hand_in(first=source))
+    assert all(outcome(result).values()) and len(result.notes) == notes
+    assert "\x1b" not in "".join(result.notes) and result.to_json().encode()
+
+
+def test_a_process_that_always_stops_at_the_same_line_is_not_asked_for_ever():
+    source = "from grader.sandbox.learner_process import Side\nSide._line = lambda self, error: 1"
+    result = warm_judge().judge(hand_in(first=source, last="1 / 0\n2 / 0\n3 / 0"))
+    assert len(result.notes) <= 2 and all(outcome(result).values())

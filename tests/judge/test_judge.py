@@ -12,7 +12,7 @@ from grader.course.source import Cell, Notebook
 from grader.course.trusted import failure, namespace
 from grader.intake.match import Submission
 from grader.judge.judge import Judge, Limits
-from grader.judge.remote import PATIENCE, Session
+from grader.judge.remote import Session
 from grader.sandbox.jail import JailError, Layers, tried
 from grader.sandbox.protocol import Late
 from tests.judge.hands import hand_in, message, outcome, warm_judge
@@ -279,7 +279,7 @@ def test_an_exercise_that_hung_gets_less_time_in_its_next_checks_and_a_hand_in_a
     clock = Clockwork()
     monkeypatch.setattr("grader.judge.remote.time", clock)
     cells = [Cell("solution", name, f"def {name}(): ...", exercise=name) for name in "fg"]
-    session = Session(clock, cells, Limits(check=10, hand_in=37.5 / PATIENCE))
+    session = Session(clock, cells, Limits(check=10, hand_in=37.5))
     errors = []
     for i, name in enumerate("ffgffff"):
         check = Cell("check", f"c{i}", f"# Check.\n{name}()", points=1, exercise=name)

@@ -25,7 +25,7 @@ REFUSED = {
         utimensat 280 setxattr 188 lsetxattr 189 fsetxattr 190 setxattrat 463 removexattr 197 lremovexattr 198 fremovexattr 199
         removexattrat 466 file_setattr 469
         flock 73 inotify_init 253 inotify_init1 294 fanotify_init 300 mincore 27 cachestat 451 fadvise64 221 readahead 187 preadv2
-        327 pwritev2 328
+        327 pwritev2 328 process_madvise 440 memfd_create 319 memfd_secret 447
         bpf 321 perf_event_open 298 io_uring_setup 425 userfaultfd 323 keyctl 250 add_key 248 request_key 249
     """,
     "aarch64": """
@@ -41,12 +41,13 @@ REFUSED = {
         fchmod 52 fchmodat 53 fchmodat2 452 fchown 55 fchownat 54 utimensat 88 setxattr 5 lsetxattr 6 fsetxattr 7 setxattrat 463
         removexattr 14 lremovexattr 15 fremovexattr 16 removexattrat 466 file_setattr 469
         flock 32 inotify_init1 26 fanotify_init 262 mincore 232 cachestat 451 fadvise64 223 readahead 213 preadv2 286 pwritev2 287
+        process_madvise 440 memfd_create 279 memfd_secret 447
         bpf 280 perf_event_open 241 io_uring_setup 425 userfaultfd 282 keyctl 219 add_key 217 request_key 218
     """,
 }
 REST = {  # what is looked at more closely
-    "x86_64": "clone 56 clone3 435 tgkill 234 prlimit64 302 fcntl 72 ioctl 16",
-    "aarch64": "clone 220 clone3 435 tgkill 131 prlimit64 261 fcntl 25 ioctl 29",
+    "x86_64": "clone 56 clone3 435 tgkill 234 prlimit64 302 fcntl 72 ioctl 16 madvise 28",
+    "aarch64": "clone 220 clone3 435 tgkill 131 prlimit64 261 fcntl 25 ioctl 29 madvise 233",
 }
 NEW_NAMESPACE, THREAD, VFORK = 0x10000000, 0x10000, 0x4111
 
@@ -98,6 +99,13 @@ def test_a_process_signals_and_limits_itself_alone(machine):
     tgkill, prlimit = (numbers(REST, machine)[name] for name in ("tgkill", "prlimit64"))
     assert verdict(machine, tgkill, PID, 1, 9) == ALLOW and verdict(machine, tgkill, PID + 1, PID, 9) == REFUSE
     assert verdict(machine, prlimit, 0, 7) == ALLOW and verdict(machine, prlimit, PID, 7) == verdict(machine, prlimit, 1, 7) == REFUSE
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_memory_may_be_given_back_and_not_pushed_out(machine):
+    madvise = numbers(REST, machine)["madvise"]
+    for advice in range(32):
+        assert verdict(machine, madvise, 0, 4096, advice) == (REFUSE if advice in (20, 21) else ALLOW)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

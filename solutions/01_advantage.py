@@ -679,23 +679,23 @@ assert near(answer, torch.tensor([-1.0, -1.0, 1.0, 1.0]).double(), 0.05)
 
 # %% check group_ids_are_labels points=1
 # Ids are labels: renaming the groups and shuffling the answers changes nobody's advantage.
-big = 2**60
-far = 10**15
-ids = torch.tensor([3, -3, big + 3, far, -3, big + 4, 3, far + 1, big + 3, -3, far, big + 4, far + 1])
+of_group = [0, 1, 2, 3, 1, 4, 0, 5, 2, 1, 3, 4, 5]  # six groups, mixed
 rewards = torch.tensor([1.0, 2.0, 0.0, 4.0, 4.0, 5.0, 0.0, 9.0, 2.0, 0.0, 6.0, 3.0, 8.0])
 expected = [1.0, 0.0, -1.0, -1.0, 1.2247, 1.0, -1.0, 1.0, 1.0, -1.2247, 1.0, -1.0, -1.0]
-given = rewards.clone(), ids.clone()
-answer = group_advantages(*given)
-changed = given[0].tolist() != rewards.tolist(), given[1].tolist() != ids.tolist()
-got = answer, changed
-assert is_vector(answer, 13), f"expected floats of shape [13], one for each answer; you returned {what_is(answer)}"
-assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
-    "six groups, mixed: 3 earned 1, 0; -3 earned 2, 4, 0; 10^15 earned 4, 6; 10^15 + 1 earned 9, 8; "
-    f"2^60 + 3 earned 0, 2; 2^60 + 4 earned 5, 3. Expected {shown(expected)}, you have {shown(answer)}. "
-    "Are these six groups in your code, and does each answer get its own number back?"
-)
-assert not changed[0], f"the rewards that came in were changed, from {shown(rewards)} to {shown(given[0])}"
-assert not changed[1], f"the ids that came in were changed, from {shown(ids)} to {shown(given[1])}"
+for labels in ([3, -3, 8, 0, 12, 1], [3, -3, 2**60 + 3, 10**15, 2**60 + 4, 10**15 + 1]):
+    ids = torch.tensor([labels[g] for g in of_group])
+    given = rewards.clone(), ids.clone()
+    answer = group_advantages(*given)
+    changed = given[0].tolist() != rewards.tolist(), given[1].tolist() != ids.tolist()
+    got = answer, changed
+    assert is_vector(answer, 13), f"expected floats of shape [13], one for each answer; you returned {what_is(answer)}"
+    assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
+        f"six groups, mixed, with the ids {labels}, earned 1, 0; 2, 4, 0; 0, 2; 4, 6; 5, 3; 9, 8. Expected "
+        f"{shown(expected)}, you have {shown(answer)}. "
+        "Are these six groups in your code, and does each answer get its own number back?"
+    )
+    assert not changed[0], f"the rewards that came in were changed, from {shown(rewards)} to {shown(given[0])}"
+    assert not changed[1], f"the ids that came in were changed, from {shown(ids)} to {shown(given[1])}"
 ### BEGIN HIDDEN TESTS
 import random
 from statistics import fmean, pstdev

@@ -414,22 +414,23 @@ assert close(mine, right, 0.05), "an advantage of an extreme group is off"
 
 # %% check zero_mean_in_every_group points=3
 # Zero mean in every group: what one answer gains, its siblings lose.
-far, alone = 10**15, 2**60 + 3  # a tie in group far; one success among 442 in group alone + 1, a neighbour of another
-ids = torch.tensor([3, -1, 3, far, -1, 3, far, 3, alone, -1] + [alone + 1] * 442)
+of_group = [0, 1, 0, 2, 1, 0, 2, 0, 3, 1] + [4] * 442  # a tie in group 2, one answer in group 3, one success in group 4
 rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1, 1] + [0] * 441)  # whole numbers
-_, got = loss_and_advantages(
-    compute_grpo_loss(torch.full((452,), -2.0), torch.full((452,), -2.1), rewards.clone(), ids.clone()), 452
-)
-for g, varied in ((3, True), (-1, True), (far, False), (alone, False), (alone + 1, True)):
-    mine = got[ids == g].double()
-    assert abs(mine.mean().item()) < 1e-5, (
-        f"group {g}, of size {len(mine)}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared "
-        "with its own group? Is anything left where all rewards are equal, or lost where one answer stands out?"
+for labels in ((3, -1, 8, 0, 20), (3, -1, 10**15, 2**60 + 3, 2**60 + 4)):
+    ids = torch.tensor([labels[g] for g in of_group])
+    _, got = loss_and_advantages(
+        compute_grpo_loss(torch.full((452,), -2.0), torch.full((452,), -2.1), rewards.clone(), ids.clone()), 452
     )
-    assert varied == (mine.abs().sum().item() > 0.5), (
-        f"the rewards of group {g} are {describe(rewards[ids == g])}, its advantages {describe(mine)}. A group "
-        "teaches something exactly when its rewards differ."
-    )
+    for g, varied in zip(labels, (True, True, False, False, True)):
+        mine = got[ids == g].double()
+        assert abs(mine.mean().item()) < 1e-5, (
+            f"group {g}, of size {len(mine)}: the advantages average {mine.mean():.4f}, not 0. Is each answer compared "
+            "with its own group? Is anything left where all rewards are equal, or lost where one answer stands out?"
+        )
+        assert varied == (mine.abs().sum().item() > 0.5), (
+            f"the rewards of group {g} are {describe(rewards[ids == g])}, its advantages {describe(mine)}. A group "
+            "teaches something exactly when its rewards differ."
+        )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
 for trial in range(12):

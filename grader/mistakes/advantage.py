@@ -697,6 +697,19 @@ def ids_from_zero(rewards, group_ids, eps=1e-6):
 
 
 @mistake("group_advantages")
+def ids_up_to_the_largest(rewards, group_ids, eps=1e-6):
+    """The loop ran over all ids from 0 to the largest: negative ones were passed over, and with a huge one it never ends.
+
+    Hint: Ids are labels: any integers. Where can you get the list of those that occur?
+    """
+    r, out = rewards.double(), torch.zeros(len(rewards), dtype=torch.float64)
+    for g in range(int(group_ids.max()) + 1):
+        if (group_ids == g).any():
+            out[group_ids == g] = in_stds(r[group_ids == g], eps)
+    return out.float()
+
+
+@mistake("group_advantages")
 def ids_as_floats(rewards, group_ids, eps=1e-6):
     """The ids were turned into float32, where neighbouring large ids are the same number.
 

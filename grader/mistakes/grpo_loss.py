@@ -228,6 +228,19 @@ def ids_from_zero(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0
 
 
 @mistake("compute_grpo_loss")
+def ids_up_to_the_largest(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
+    """The loop ran over all ids from 0 to the largest: negative ones were passed over, and with a huge one it never ends.
+
+    Hint: Ids are labels: any integers. Where can you get the list of those that occur?
+    """
+    advantages = torch.zeros(len(rewards))
+    for g in range(int(group_ids.max()) + 1):
+        if (group_ids == g).any():
+            advantages[group_ids == g] = own_group_advantages(rewards[group_ids == g], group_ids[group_ids == g], eps)
+    return clipped_loss(log_probs_new, log_probs_old, advantages, clip_range), advantages
+
+
+@mistake("compute_grpo_loss")
 def no_std(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The rewards were centred in their groups and not divided by the std (the convention of Dr. GRPO).
 

@@ -175,6 +175,14 @@ def test_a_helper_cell_in_the_place_of_an_answer_is_kept(file, course):
     assert points(submission) == {"twice": 2, "zero_mean": 3}
 
 
+def test_an_empty_copy_of_an_answer_behind_it_is_not_taken(file, course):
+    cell = find(file, "doubled")
+    insert_after(file, "doubled", {"cell_type": "code", "source": "def doubled(x):\n    pass", "metadata": {}, "outputs": []})
+    submission = read(file, course)
+    assert answers(submission)["doubled"].strip() == source(cell).strip()
+    assert any("is written in several cells" in note for note in submission.notes)
+
+
 def test_functions_are_seen_behind_magics():
     assert defines("%%time\ndef f(x):\n    %timeit x\n    y = !ls\n    return y\nf?") == {"f"}
 

@@ -22,7 +22,7 @@ from grader.sandbox.jail import JailError, layers
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command. Returns 0 when all went well, 1 when something did not hold, 2 when an input could not be used."""
+    """Runs one command. Returns 0 when all went well, 1 when something did not hold, 2 when an input could not be used, 130 for Ctrl-C."""
     options = _parser().parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch: tensors are tiny here, a second thread would only wait for the first
     try:
@@ -145,7 +145,7 @@ def _doctor(options: argparse.Namespace) -> int:
     print(
         "hand-ins can be graded here"
         if on.holds
-        else "no jail here: install bubblewrap (--no-jail is for your own work only: the code can then change files and scores)"
+        else "no jail here: install bubblewrap on Linux (--no-jail is for your own work only: the code can then change files and scores)"
     )
     return 0 if on.holds else 1
 
@@ -189,7 +189,7 @@ def _jail_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(options: argparse.Namespace) -> int:
-    from grader.feedback.release import differences, released  # here for the same reason
+    from grader.feedback.release import differences, released  # it brings nbgrader
 
     files = released(ROOT / "solutions")
     stale = dict(differences(files, ROOT))

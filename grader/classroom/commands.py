@@ -109,7 +109,7 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
             reason = item.reason if isinstance(item, Refusal) else _file(cls, item, masters, held, say)
             if reason:
                 refused.setdefault(item.student, {})[item.filename] = reason
-                say(f"{item.student or 'nobody'}  {item.filename}  refused: {reason}")
+                say(f"{item.student or '(no student)'}  {item.filename}  refused: {reason}")
         kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
         cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
         return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]

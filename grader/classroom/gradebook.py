@@ -101,7 +101,8 @@ class ClassGradebook(Gradebook):
         query = select(Grade.id, BaseCell.name, BaseCell.type, Grade.manual_score, Grade.extra_credit).where(Grade.notebook_id == mine)
         rows = [row for row in self.db.execute(query.join(BaseCell, BaseCell.id == Grade.cell_id)) if row.type != "TaskCell"]
         if {row.name for row in rows} != verdicts.keys():
-            raise NotEnteredError(f"the gradebook knows other checks than the source; run nbgrader generate_assignment {result.notebook}")
+            remedy = f"in the class, run nbgrader generate_assignment --force {result.notebook}"
+            raise NotEnteredError(f"the gradebook knows other checks than the source; {remedy}")
         new = []
         for row in rows:
             points = verdicts[row.name].points

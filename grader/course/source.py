@@ -33,8 +33,8 @@ class CourseError(Exception):
 class Cell:
     """One cell of a notebook.
 
-    kind: one of KINDS, or "text" for prose. name: unique in its notebook ("" for prose). source: without the
-    header, markdown without its comment marks. points: of a check or a written answer, else 0.
+    kind: one of KINDS, "text" for prose, "extra" for what a learner added. name: unique in its notebook ("" for those two).
+    source: without the header, markdown without its comment marks. points: of a check or a written answer, else 0.
     exercise: the solution that a check belongs to, or the name itself. line: of the header, from 1.
     """
 
@@ -111,7 +111,7 @@ def read_course(folder: Path) -> list[Notebook]:
     """Every notebook of the course, in order. Raises CourseError."""
     paths = sorted(folder.glob("[0-9][0-9]_*.py"))
     if not paths:
-        raise CourseError(f"{folder}: no source text NN_name.py here; name the folder that holds the course's solutions")
+        raise CourseError(f"{folder}: no source text NN_name.py here; run grader from a checkout of the course, installed by 'make learn'")
     notebooks = [read_notebook(path) for path in paths]
     answers = {cell.name for nb in notebooks for cell in nb.of_kind("solution")}
     for path, nb in zip(paths, notebooks, strict=True):

@@ -1,6 +1,6 @@
-"""The feedback cell of a learner's notebook, as it is embedded there together with naming.py.
+"""The feedback cell of a learner's notebook, as it is embedded there together with naming.py and errors.py.
 
-Only the standard library is used, and of this package naming.py alone; it runs on Python 3.10 and IPython 7.34.
+Only the standard library is used, and of this package those two; it runs on Python 3.10 and IPython 7.34.
 """
 
 import traceback
@@ -16,7 +16,7 @@ class Feedback:
 
     def __init__(self, notebook, following, written, checks, hints, shapes, mistakes, fingerprints, text=""):
         # checks: title -> [name, exercise, points]; hints: exercise -> [[checks, idea], …], where; shapes: exercise -> argument -> shape;
-        # mistakes: name -> [summary, hint]; fingerprints: [check, [mistakes, how many numbers, their mean size, two sums], …]
+        # mistakes: name -> [summary, hint]; fingerprints: see `by_mistake`
         self.notebook, self.following, self.written = notebook, following, written
         self.checks, self.hints, self.shapes = checks, hints, shapes
         self.mistakes, self.fingerprints, self.text = mistakes, fingerprints, text

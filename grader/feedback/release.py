@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 EMBEDDED = ("naming.py", "errors.py", "cell.py")
 CELL = '''\
 {title}
-# Its text, packed: print(feedback.text) shows it; in the course's repository it is grader/feedback/cell.py.
+# Its text, packed: print(feedback.text) shows it; in the course's repository it is in grader/feedback/.
 import base64, types, zlib
 packed = "{packed}"
 module = types.ModuleType("feedback")
@@ -69,9 +69,9 @@ def differences(files: dict[str, str], root: Path) -> Iterator[tuple[str, str]]:
                 yield f"{folder}/{path.name}", "no source text builds it; delete it"
     for name, text in files.items():
         if not (root / name).exists():
-            yield name, "missing; run 'grader release'"
+            yield name, "missing; run 'make release'"
         elif not _same(text, (root / name).read_text(encoding="utf-8")):
-            yield name, "differs from its source text; run 'grader release'"
+            yield name, "differs from its source text; run 'make release'"
 
 
 def feedback_text(notebook: Notebook, following: str = "") -> str:

@@ -1,7 +1,7 @@
 """Our side: runs the checks of a notebook, each name that the learner defines standing for a call to the learner's process.
 
 The checks are the master's, unchanged, and run here; the learner's cells run in a jailed process that never sees one.
-Each check is run twice: first what the learner can see, of all checks, then all of them whole. Whatever a hidden input
+Each check is run twice: first what the learner can see, of all checks, then, of those that held, the whole. Whatever a hidden input
 makes of the learner's code, its message is the same: else the code could tell what it was given.
 """
 
@@ -92,7 +92,7 @@ def judged(submission: Submission, session: Session) -> list[Verdict]:
     for cell in notebook.of_kind("check", "answer"):
         if cell.kind == "answer":
             title = cell.name.replace("_", " ")
-            verdicts.append(Verdict(cell.name, cell.name, title, None, cell.points, False, "This answer waits for a human."))
+            verdicts.append(Verdict(cell.name, cell.name, title, None, cell.points, False, "This answer waits for a person."))
         else:
             mistake, words = named.get(cell.name, (None, seen[cell.name].explained))
             message = "\n".join(filter(None, (seen[cell.name].message, words)))

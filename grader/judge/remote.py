@@ -35,9 +35,10 @@ DATA = "tensors, numbers, strings, None, and lists, tuples and dicts of those"
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of the learner's processor time of one check, of the cells together, of a hand-in.
+    """Seconds: of the learner's processor time for a check and for the cells together, of the clock for a whole hand-in.
 
-    By the clock each may take PATIENCE times as long: a busy machine costs nobody a point, and who sleeps does not sleep long.
+    By the clock a check and the cells may take PATIENCE times as long: a busy machine costs nobody a point, and who sleeps
+    does not sleep long.
     """
 
     check: float = 10

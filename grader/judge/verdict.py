@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one check. points: None for a written answer, which waits for a human. mistake: the name of a known one."""
+    """Of one check. points: None for a written answer, which waits for a person. mistake: the name of a known one."""
 
     exercise: str
     check: str

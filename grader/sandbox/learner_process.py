@@ -1,7 +1,8 @@
 """The learner's side: a warm process that forks for each hand-in, runs the learner's cells, and answers calls.
 
-It has never held a test, an answer key or another's hand-in: it gets the cells of one hand-in, names of functions and
-their arguments, and gives back results. Started by the judge as ``python -m grader.sandbox.learner_process SOCKET LAYERS``.
+It has never held a test, an answer to this notebook's exercises but the learner's, or another's hand-in: it gets the cells of
+one hand-in, names of functions and their arguments, and gives back results. Started by the judge as
+``python -m grader.sandbox.learner_process SOCKET LAYERS``.
 """
 
 from __future__ import annotations

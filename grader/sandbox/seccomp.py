@@ -1,7 +1,8 @@
 """The system calls that a hand-in may not make, and the program by which the kernel refuses them.
 
-A deny-list: what torch, numpy, IPython and matplotlib may need stays allowed. What is refused fails with EPERM, whatever its
-arguments; calls of another architecture or of x32 end the process, because there the same numbers mean other calls.
+A deny-list: what torch, numpy, IPython and matplotlib may need stays allowed. What is refused fails with EPERM, some of it only
+with certain arguments (clone3 with ENOSYS, so that libc falls back to clone); calls of another architecture or of x32 end the
+process, because there the same numbers mean other calls.
 """
 
 from __future__ import annotations

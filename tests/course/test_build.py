@@ -95,9 +95,9 @@ def test_a_changed_byte_or_a_stray_file_is_seen(files, tmp_path):
     (tmp_path / "notebooks/99_stray.ipynb").write_text("{}")
     (tmp_path / f"solutions/{COURSE[1].name}.ipynb").unlink()
     assert sorted(differences(files, tmp_path)) == [
-        (f"notebooks/{COURSE[0].name}.ipynb", "differs from its source text; run 'grader release'"),
+        (f"notebooks/{COURSE[0].name}.ipynb", "differs from its source text; run 'make release'"),
         ("notebooks/99_stray.ipynb", "no source text builds it; delete it"),
-        (f"solutions/{COURSE[1].name}.ipynb", "missing; run 'grader release'"),
+        (f"solutions/{COURSE[1].name}.ipynb", "missing; run 'make release'"),
     ]
 
 

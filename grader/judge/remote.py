@@ -191,7 +191,7 @@ class Session:
                 self._note(cell, f"{where} stopped with {_error(where, reply['error'])[1].told}{rest}")
 
     def _note(self, cell: Cell, sentence: str) -> None:
-        sentence = printable(sentence[0].upper() + sentence[1:] + ".")
+        sentence = " ".join(printable(sentence[0].upper() + sentence[1:] + ".").split())  # one line: no note looks like another
         self._cell_errors.setdefault(cell.name, sentence)
         if sentence not in self.notes and len(self.notes) < NOTES:
             self.notes.append(sentence)

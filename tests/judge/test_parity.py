@@ -14,8 +14,9 @@ import pytest
 
 from grader.course.source import Notebook
 from grader.course.trusted import failure, namespace
+from grader.judge.remote import _snapshot
 from grader.mistakes import versions
-from grader.sandbox.protocol import NotData, pack, to_bytes
+from grader.sandbox.protocol import NotData
 from tests.conftest import COURSE
 from tests.judge.hands import TOY, hand_in, warm_judge
 
@@ -104,12 +105,10 @@ def watched(function: Callable, changed: list[str]) -> Callable:
 
 def seen(*values):
     """Equal for equal arguments; None where one is no data, such as the model that a scenario trains."""
-    tensors = []
     try:
-        tree = pack(values, tensors)
+        return _snapshot(values)
     except NotData:
         return None
-    return repr(tree), [(t.dtype, t.shape, to_bytes(t)) for t in tensors]
 
 
 @pytest.mark.parametrize(

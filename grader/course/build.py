@@ -26,11 +26,14 @@ def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
         _cell(MACHINERY, name, (ROOT / "solutions" / f"{name}.md").read_text(encoding="utf-8").format(**words), markdown=True)
         for name in ("opening", "closing")
     )
-    speaks = _cell(MACHINERY, "feedback", feedback)
-    speaks.metadata.update(jupyter={"source_hidden": True}, cellView="form", collapsed=True)
+    speaks = _folded(_cell(MACHINERY, "feedback", feedback))
     first, *rest = [
         _cell(cell.kind, cell.name, cell.source, id=id, markdown=cell.markdown, points=cell.points) for cell, id in _ids(notebook)
     ]
+    for check in rest:
+        if identity(check).kind == "check":
+            check.source = check.source.replace("# ", "# @title ", 1)
+            _folded(check)
     return new_notebook(
         cells=[first, opening, speaks, *rest, closing, _cell(MACHINERY, "score", MACHINERY_SOURCES["score"])],
         metadata={
@@ -81,6 +84,12 @@ def _cell(kind: str, name: str, source: str, *, id: str = "", markdown: bool = F
     if markdown and kind == MACHINERY:
         metadata.pop("nbgrader")  # prose
     return new(source.strip("\n"), id=id or name, metadata=metadata)
+
+
+def _folded(cell: NotebookNode) -> NotebookNode:
+    """Shown as its first line where the platform folds: JupyterLab and VS Code by the first entry, Colab by the second and "# @title"."""
+    cell.metadata.update(jupyter={"source_hidden": True}, cellView="form")
+    return cell
 
 
 def _launch(name: str) -> str:

@@ -36,7 +36,7 @@ class Feedback:
 
     def before(self, info):
         lines = (info.raw_cell or "").split("\n")  # the title may stand below a form's title, a magic or a comment
-        self.check = next((self.checks[t] for t in (line.lstrip("# ").rstrip(". ") for line in lines) if t in self.checks), None)
+        self.check = next((self.checks[t] for t in (line.lstrip("# ").removeprefix("@title ").rstrip(". ") for line in lines) if t in self.checks), None)
         if self.check:
             self.shell.user_ns.pop("got", None)  # what a check compares; never that of an earlier one
         elif "def " in (info.raw_cell or ""):

@@ -245,4 +245,4 @@ def _visible(cell: Cell) -> str:
 
 
 def _lines(source: str) -> set[str]:
-    return {line.strip() for line in source.splitlines() if line.strip()}
+    return {line.strip().replace("# @title ", "# ") for line in source.splitlines() if line.strip()}  # a check's, as it is built

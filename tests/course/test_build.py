@@ -35,8 +35,18 @@ def test_no_hidden_test_reaches_the_learner(source, learner):
     for check in source.of_kind("check"):
         assert "SEED" in check.hidden
         assert "SEED" not in cells[check.name]
-        assert cells[check.name].rstrip() == check.visible.rstrip()
+        assert cells[check.name].replace("# @title ", "# ", 1).rstrip() == check.visible.rstrip()
     assert not any(HIDDEN[0] in text for text in cells.values())
+
+
+@of_notebooks
+def test_a_check_is_folded_under_its_title(source, learner):
+    cells = {c.metadata.grader.name: c for c in learner.cells}
+    for check in source.of_kind("check"):
+        cell = cells[check.name]
+        assert cell.source.startswith(f"# @title {check.title}")
+        assert cell.metadata.jupyter.source_hidden and cell.metadata.cellView == "form"
+    assert not any("cellView" in c.metadata for c in learner.cells if c.metadata.grader.kind in ("given", "show", "solution"))
 
 
 @of_notebooks

@@ -159,8 +159,8 @@ for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
 # The same advantages each time. Level and scale of the rewards are gone: only how an answer stands among its
 # siblings is left.
 #
-# So **an advantage is not ability**. A model that fails and one that shines have the same advantages, 0 on
-# average. Whether it gets better is told by rewards on prompts kept apart, never by advantages.
+# So **an advantage is not ability**: the advantages of a model that fails and of one that shines are 0 on average
+# alike. Whether a model gets better is told by rewards on prompts kept apart.
 
 # %% [markdown]
 # ## A reward needs a baseline
@@ -447,7 +447,8 @@ plt.show()
 #
 # **DPO** then trained on the ranked pairs themselves: no reward model, no critic, no sampling, and so nothing
 # that is not in the pairs. **GRPO** samples again, to try things out, and drops the critic. Where answers can be
-# checked (sums, code with tests), a *rule* replaces the reward model, and a rule weighs nothing.
+# checked (sums, code with tests), a *rule* replaces the reward model, and weighs nothing: **RLVR**, reinforcement
+# learning with verifiable rewards.
 #
 # With mixed precision and Adam, a trained parameter takes 16 bytes (2 for the weight, 2 for its gradient, 4 for a
 # float32 copy, 8 for Adam's two averages), a frozen one 2. **Guess** the totals for a policy of 7 billion
@@ -583,7 +584,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # - Six rewards of 0.9 in float32 are equal, too: advantages below 1e-5. (A check of its own, worth one point;
 #   elsewhere equal rewards are 0, .5 or 1, whose means are exact.)
 # - Small is not equal: rewards of 0 and .001 get the advantages of 0 and 1. No threshold; how small is too small
-#   is said by `eps` alone. Nor a largest advantage: one success among 442 answers gets 21.
+#   is said by `eps` alone. Nor is anything cut off: one success among 442 answers gets 21.
 # - A high level (all rewards near 1000) changes nothing: only distances matter.
 # - Integers (int32, int64) and float64 come in as well as float32, and no digit of a float64 is dropped before
 #   the mean is off. Floats come out; `rewards` and `group_ids` stay as they are.
@@ -599,7 +600,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #
 # <details data-checks="group_nothing_to_learn group_ties_in_float32"><summary>A hint: the ties</summary>
 #
-# A float64 has 29 more bits than a float32. What does the sum of six equal float32 numbers look like in it?
+# A float64 has many more bits than a float32. What does the sum of six equal float32 numbers look like in it?
 # Or ask the group first: are its largest and its smallest reward the same?
 #
 # </details>
@@ -928,7 +929,7 @@ ax.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# The plain bars of the ordinary answers are all but equal: from the worst to the best they span 0.10, and the
+# See that the plain bars of the ordinary answers are all but equal: from the worst to the best they span 0.10, and the
 # best ordinary answer (1.0) is *punished*. One number has eaten the signal of seven. Clipping brings the
 # differences back; ranks bring them back whatever happens, and throw away how large they were.
 #
@@ -949,9 +950,9 @@ for name, r in groups.items():
     print(f"{name}: std {std:.5f}\n   no threshold:   {shown(a)}\n   threshold .001: {shown(kept)}")
 
 # %% [markdown]
-# Without it, answers that differ by nothing but noise are pushed up and down by up to 1.55. With it, a bonus of
-# .0015 for speed falls silent too, which is a fact and not noise. The std cannot tell the two apart; you can, if
-# you know where your rewards come from. Rules have no noise, so this course uses no threshold.
+# Without it, answers that differ by nothing but noise are pushed up and down by up to 1.55. With it, the small bonus
+# for speed is lost too, which is a fact and not noise. The std cannot tell the two apart; you can, if you know where
+# your rewards come from. Rules have no noise, so this course uses no threshold.
 
 # %% [markdown]
 # ### Other baselines and units (optional)
@@ -959,12 +960,12 @@ for name, r in groups.items():
 # - **Leave-one-out** (RLOO): compare an answer with the mean of the *others*. It is exactly $G/(G-1)$ times the
 #   centred reward, so it takes back the shrinking of the small print.
 # - **The std of several groups**: with $G = 2$ a group's own std says nothing; the two advantages are $\pm 1$
-#   whether the rewards differ by .1 or by 1. Centre in each group, but take the std over all of them.
+#   whether the rewards differ by little or by much. Centre in each group, but take the std over all of them.
 # - **One advantage per component**: with rewards in different units (correct or not; brevity in words), the unit
 #   with the larger numbers wins the sum. Normalise each component in its group, then weight.
 #
-# **Predict** for the last block: a wrong answer is 30 words shorter than a right one. Which one wins when the
-# raw numbers are added?
+# **Predict** for the last block: a right answer takes 40 words, a wrong one 10. Which one wins when the raw numbers
+# are added?
 
 # %% show other_baselines
 r = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
@@ -1001,36 +1002,39 @@ print("advantages, then sum: ", [round(x, 2) for x in by_part.tolist()])
 # group of 4 dead more or less often than one time in ten?
 
 # %% show right_answers_in_a_group
+def draw_group(ax, p, size):
+    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in range(size + 1)]
+    ax.bar(range(size + 1), chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE], hatch=["//", *[""] * (size - 1), "//"], edgecolor="white")
+    ax.set(title=f"p = {p:g}, G = {size}", xlabel="right answers in the group", ylim=(0, max(0.6, *chance)))
+    return 1 - sum(chance[1:-1])
+
+
 fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), sharey=True)
 for ax, (p, size) in zip(axes, [(0.3, 2), (0.3, 4), (0.1, 8)]):
-    k = np.arange(size + 1)
-    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in k]
-    ax.bar(k, chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE], hatch=["//", *[""] * (size - 1), "//"], edgecolor="white")
-    ax.set(title=f"p = {p}, G = {size}", xlabel="right answers in the group", xticks=k, ylim=(0, 0.6))
+    print(f"p = {p}, G = {size}: {draw_group(ax, p, size):.2f} of the groups are dead")
+    ax.set_xticks(range(size + 1))
 axes[0].set_ylabel("probability")
 plt.show()
 
-# %% [markdown]
-# The two hatched bars at the ends are the dead groups, all wrong on the left and all right on the right. Between
-# them are the groups that teach. At $p = .3$ a group of 4 is dead one time in four. If you have `ipywidgets`,
-# the next cell lets you move $p$ and $G$; watch when the hatched bars vanish.
 
-# %% show right_answers_to_play_with
-def draw_group(p=0.3, size=4):
-    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in range(size + 1)]
+def play(p=0.3, size=4):
     _, ax = plt.subplots(figsize=(7, 2.6))
-    ax.bar(range(size + 1), chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE], hatch=["//", *[""] * (size - 1), "//"], edgecolor="white")
-    ax.set(xlabel="right answers in the group", ylabel="probability", ylim=(0, 1))
-    ax.set_title(f"{sum(chance[1:-1]):.0%} of the groups teach")
+    dead = draw_group(ax, p, size)
+    ax.set(ylabel="probability", title=f"{dead:.0%} of the groups are dead")
     plt.show()
 
 
 try:
     import ipywidgets
 
-    ipywidgets.interact(draw_group, p=(0.0, 1.0, 0.02), size=(2, 32))
+    ipywidgets.interact(play, p=(0.0, 1.0, 0.02), size=(2, 32))
 except ImportError:
-    draw_group()  # the same picture, standing still
+    pass  # no sliders
+
+# %% [markdown]
+# See the two hatched bars at the ends: the dead groups, all wrong on the left and all right on the right. Between
+# them are the groups that teach. At $p = .3$ a group of 4 is dead one time in four. Where `ipywidgets` is installed
+# there are sliders for $p$ and $G$; watch when the hatched bars vanish.
 
 # %% [markdown]
 # ### Exercise: `dead_group_probability` (3 points, 5 minutes, ●○○)
@@ -1309,8 +1313,8 @@ def teaching(skill, difficulty, size=8):
     return 1 - dead_group_probability(1 / (1 + math.exp(difficulty - skill)), size)
 
 
-fig, ax = plt.subplots()
 curves = [[teaching(s, d) for s in skills] for d in difficulties]
+fig, ax = plt.subplots()
 for curve, name, style in zip(curves, names, ["-", "--", "-."]):
     ax.plot(skills, curve, style, label=f"{name} questions")
 ax.plot(skills, np.mean(curves, 0), color="black", linewidth=2.5, label="all together")
@@ -1328,7 +1332,7 @@ for skill in (-3, -1, 1, 3, 5, 7):
 # those are solved, and the medium and the hard ones take over in turn. Nobody sorted the questions: the dead
 # groups did it. This is the **implicit curriculum** of GRPO.
 #
-# See also the black curve at its left end: a weak model has almost nothing to learn from, so a run begins slowly,
+# See also the black curve at its left end: a weak model has little to learn from, so a run begins slowly,
 # then the signal grows denser, and thins out at the end. If a run does not start at all, look at this first.
 
 # %% [markdown]

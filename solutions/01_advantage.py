@@ -7,10 +7,16 @@
 # second network to know it. GRPO asks the other answers to the same question. In this notebook you write
 # both, see what each costs, and find out when a group of answers has nothing to say.
 #
+# ```text
+# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
+#              4           4            1               2                3             4       notebook
+#                                   you are here
+# ```
+#
 # | | |
 # |---|---|
 # | **Difficulty** | Easy to medium: four short functions, no training |
-# | **Time** | About 75 minutes |
+# | **Time** | About 75 minutes; about 85 with the sections marked "(optional)" |
 # | **You should know** | PyTorch tensors; the idea of a policy gradient: make what went well more likely |
 # | **You will write** | `gae_advantages`, `group_advantages`, `dead_group_probability`, `smallest_group_size`, and a few sentences |
 # | **Next** | Notebook 2, where the advantages enter the loss that GRPO minimises |
@@ -29,12 +35,12 @@ mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(c
 
 # %% given in_words
 def shown(x):
-    """Any value as short text for a message: numbers to four digits, whatever else it may be."""
+    """Any value as short text for a message: numbers to four decimals, whatever else it may be."""
     if torch.is_tensor(x):
         x = x.detach().tolist()
     if isinstance(x, (list, tuple)):
         return "[" + ", ".join(shown(y) for y in x[:16]) + (", ...]" if len(x) > 16 else "]")
-    return f"{x:.4f}" if isinstance(x, float) else repr(x)[:60]
+    return f"{x:.4f}".rstrip("0").rstrip(".") if isinstance(x, float) else repr(x)[:60]
 
 
 def is_vector(x, length):
@@ -45,6 +51,22 @@ def is_vector(x, length):
 def near(x, right, tolerance):
     """Are all numbers of x within the tolerance, and as many as there should be?"""
     return x.shape == right.shape and bool(((x - right).abs() <= tolerance).all())
+
+
+def steps_that_differ(came, expected):
+    """A line for each step whose number is not as expected, for a message."""
+    wrong = [t for t, e in enumerate(expected) if not abs(came[t].item() - e) < 1e-4]
+    return "\n".join(f"step {t + 1} of {len(expected)}: expected {shown(expected[t])}, you have {shown(came[t].item())}" for t in wrong)
+
+
+def groups_that_differ(came, expected, rewards, ids, tolerance=2e-4):
+    """A line for each group whose advantages are not as expected, for a message."""
+    expected, lines = torch.tensor(expected).double(), []
+    for g in dict.fromkeys(ids.tolist()):
+        mine = ids == g
+        if not near(came[mine].double(), expected[mine], tolerance):
+            lines.append(f"group {g} earned {shown(rewards[mine])}: expected {shown(expected[mine])}, you have {shown(came[mine])}")
+    return "\n".join(lines)
 
 
 def what_is(x):
@@ -67,23 +89,66 @@ def number(x):
         return math.nan
 
 # %% [markdown]
+# ## What it is all for
+#
+# In notebook 4 you train a small language model to add four digits, on a CPU, in seconds. It has been shown how
+# to think in running totals, and hardly ever does. This is what it writes before the run:
+#
+# ```text
+# 0+7+0+7=<answer>15</answer>                             wrong
+# 2+5+3+6=<answer>18</answer>                             wrong
+# 4+6+7+8=<answer>21</answer>                             wrong
+# ```
+#
+# And this after 50 steps of GRPO, to the same prompts:
+#
+# ```text
+# 0+7+0+7=<think>07,07,14</think><answer>14</answer>      right
+# 2+5+3+6=<think>07,10,16</think><answer>16</answer>      right
+# 4+6+7+8=<think>10,17,25</think><answer>25</answer>      right
+# ```
+#
+# It was paid for right answers and for nothing else. That thinking pays it found out by itself, from its own
+# *rollouts*, the answers that it samples. The next cell draws that run, from twelve points that were recorded.
+# **Guess** first: does the accuracy creep up, or jump?
+
+# %% show the_run_to_come
+step = [0, 4, 8, 12, 14, 16, 20, 26, 32, 38, 44, 50]
+greedy = [0.13, 0.13, 0.15, 0.13, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00]
+thinks = [0.06, 0.08, 0.19, 0.41, 0.52, 0.57, 0.77, 0.92, 0.94, 1.00, 0.98, 0.98]
+fig, ax = plt.subplots()
+ax.plot(step, greedy, "o-", label="right answers, greedy, on prompts kept apart")
+ax.plot(step, thinks, "s--", label="sampled answers that think")
+ax.set(xlabel="RL step", ylabel="share of answers", ylim=(0, 1.05))
+ax.legend(loc="lower right", frameon=False)
+plt.show()
+
+# %% [markdown]
+# See how the share of answers that think climbs smoothly, while the greedy answer, the single most likely one,
+# jumps from .13 to 1.00 between steps 12 and 14: `<think>` has become the most likely first token. (This is one
+# recorded run; yours will differ a little.)
+#
+# At the end of the course you can write what happens in that picture, from rollout to update; read its curves,
+# and say what is wrong when they go wrong; and find your way in the code of TRL or verl.
+
+# %% [markdown]
 # ## The smallest example
 #
 # Two questions, two answers each. The answers to the first earn 1 and 2, those to the second 0.5 and 1.5.
 #
-# Reinforcement learning needs a number for each answer that says: more of this, or less? The reward itself
-# will not do. A reward of 1 is the worst there is in the first group, and would be a good one in the second.
-# And since all four rewards are positive, all four answers would be made more likely, the bad ones too.
+# Reinforcement learning needs a number for each answer that says: more of this, or less? The reward itself will
+# not do. A reward of 1 is bad in the first group, and would be good in the second. And since all four are
+# positive, all four answers would be made more likely.
 #
 # So compare each answer with its own group, and measure the difference in units of that group's spread:
 #
 # $$A_i = \frac{r_i - \operatorname{mean}(r_{\text{group}})}{\operatorname{std}(r_{\text{group}})}$$
 #
-# In words: **how many standard deviations better than its siblings is this answer?** This number is called
-# the *group-relative advantage*, and it is the G and the R of GRPO: group relative policy optimisation.
+# In words: **how many standard deviations better than its siblings is this answer?** This is the
+# *group-relative advantage*, the G and the R of GRPO: group relative policy optimisation.
 #
-# **Before you run the next cell**, guess: which of the two groups below gets the larger advantages? And what
-# would change if the first group's rewards were 100 and 200?
+# **Guess** before you run the next cell: which of the two groups gets the larger advantages? And what would change
+# if the first group's rewards were 100 and 200?
 
 # %% show two_groups
 for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
@@ -91,90 +156,78 @@ for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
     print(f"rewards {rewards} -> advantages {((r - r.mean()) / r.std(unbiased=False)).tolist()}")
 
 # %% [markdown]
-# The same advantages each time. The level of the rewards is gone (1.5 and 1 on average), and so is their
-# scale (0.5 and 50): only how an answer stands among its siblings is left. Keep this picture; the rest of the
-# notebook asks where it comes from, what it costs, and where it breaks.
-
-# %% [markdown]
-# ## Conventions of this course
+# The same advantages each time. Level and scale of the rewards are gone: only how an answer stands among its
+# siblings is left.
 #
-# Implementations of GRPO differ in small things, and each of them changes numbers. This card is ours, from
-# here to the last notebook, beside what you will meet elsewhere.
-#
-# | what | this course | elsewhere |
-# |---|---|---|
-# | std in a group | population: divide by $G$ (`unbiased=False`) | sample, $G-1$: TRL, verl, CS336, tiny-grpo. Population: GRPO-Zero, minimind, TorchCode |
-# | dividing by the std | `std.clamp_min(eps)`, eps = 1e-6 | TRL: std + 1e-4. verl: std + 1e-6. GRPO paper: no eps |
-# | a group whose rewards are all equal, or a group of one | advantages 0: it teaches nothing | verl keeps the raw reward of a group of one; TRL gives it 0 |
-# | types of rewards | any real number type in, floats out; the rewards that came in stay as they are | |
-# | ratio | $\exp(\text{new} - \text{old})$: per response in notebook 2, per token from there on | |
-# | loss | a scalar to minimise: minus the mean of the pessimistic surrogate | |
-# | average over tokens | default "sequence": mean over the tokens of each response, then over responses, as in the GRPO paper | "token": DAPO, and TRL's default today. "constant": Dr. GRPO |
-# | KL | to the reference policy, k3 $= e^{d} - d - 1$ with $d = \text{ref} - \text{new}$, on tokens sampled from the policy | some published code has the ratio upside down |
-# | log-probs | at the temperature that the answers were sampled with | |
-#
-# The lower half of the card belongs to the notebooks to come. None of these choices is *the* truth; mixing
-# two of them in one program is a bug.
+# So **an advantage is not ability**: the advantages of a model that fails and of one that shines are 0 on average
+# alike. Whether a model gets better is told by rewards on prompts kept apart.
 
 # %% [markdown]
 # ## A reward needs a baseline
 #
 # The policy gradient pushes up the log-probability of each answer by a weight. With the bare reward as the
 # weight it is right on average, and hopeless in practice: if rewards are 10, 11, 12 and 13, every answer is
-# pushed up hard, and the little that distinguishes them drowns in the noise of which answers happened to be
-# drawn.
+# pushed up hard, and what distinguishes them drowns in the noise of which answers happened to be drawn.
 #
-# Subtract a number $b$ that does not depend on the answer, and the average stays the same while the noise
-# shrinks. That number is the **baseline**. The best simple choice is what this policy earns on this question
-# on average: its *value* $V$. The trouble is only to know it.
+# Subtract a number $b$ that does not depend on the answer: the average stays the same, the noise shrinks. That
+# number is the **baseline**. The best simple choice is what this policy earns on this question on average, its
+# *value* $V$; a function that gives it for every question is a **value function**. The trouble is only to
+# know it.
 #
-# The next cell draws 5,000 batches of 8 answers from a policy over four possible answers, and measures how
-# far the gradient of a single batch is off. **Predict**: how much worse is no baseline than a perfect one?
-# And how close to perfect is the plain average of the batch itself?
+# The next cell lets a policy over four possible answers draw groups of $G$, 5,000 times, and measures how far
+# the gradient of a single group is off. **Predict**: how much worse is no baseline than a perfect one? And how
+# close to perfect is the plain average of the group itself, for a group of 2 and for one of 8?
 
 # %% show noise_of_the_gradient
 draw = np.random.default_rng(0)
 policy = np.full(4, 0.25)  # four possible answers, equally likely
 worth = np.array([10.0, 11.0, 12.0, 13.0])  # their rewards; V = 11.5
-answers = draw.integers(0, 4, (5000, 8))  # 5,000 batches of 8 answers
-r = worth[answers]
-push = np.eye(4)[answers] - policy  # (5000, 8, 4): gradient of log pi(answer) for the four logits
-truth = policy * (worth - policy @ worth)  # the exact policy gradient
-noise = {}
-baselines = {"no baseline": 0.0, "a perfect critic": 11.5, "mean of the group": r.mean(1, keepdims=True)}
-for name, baseline in baselines.items():
-    estimates = ((r - baseline)[..., None] * push).mean(1)
-    noise[name] = np.sqrt(((estimates - estimates.mean(0)) ** 2).sum(1).mean()) / np.linalg.norm(truth)
-    print(f"{name:18} noise of one batch: {noise[name]:.2f} times the length of the true gradient")
-fig, ax = plt.subplots(figsize=(7, 2.2))
-ax.barh(list(noise), list(noise.values()), color=[ORANGE, BLUE, GREEN])
-ax.axvline(1, color="black", linewidth=1, linestyle=":")
-ax.set_xlabel("noise of one batch / length of the true gradient")
-ax.invert_yaxis()
+truth = policy * (worth - policy @ worth)  # the exact policy gradient for the four logits
+sizes = [2, 4, 8, 16]
+noise = {"no baseline": [], "mean of the group": [], "a perfect critic": []}
+for size in sizes:
+    answers = draw.integers(0, 4, (5000, size))  # 5,000 groups
+    r = worth[answers]
+    push = np.eye(4)[answers] - policy  # (5000, size, 4): gradient of log pi(answer)
+    for name, baseline in zip(noise, (0.0, r.mean(1, keepdims=True), 11.5)):
+        estimates = ((r - baseline)[..., None] * push).mean(1)
+        signal = np.linalg.norm(truth) * (1 - 1 / size if name == "mean of the group" else 1)  # see the small print
+        noise[name].append(np.sqrt(((estimates - estimates.mean(0)) ** 2).sum(1).mean()) / signal)
+fig, ax = plt.subplots()
+for (name, values), style in zip(noise.items(), ("o-", "s--", "^-.")):
+    print(f"{name:18}", ", ".join(f"G = {size}: {x:.2f}" for size, x in zip(sizes, values)))
+    ax.plot(sizes, values, style, label=name)
+ax.axhline(1, color="black", linewidth=1, linestyle=":", label="as much noise as signal")
+ax.set(xlabel="G, answers in the group", ylabel="noise of one group /\nlength of the gradient", xscale="log", yscale="log")
+ax.set_xticks(sizes, sizes)
+ax.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+ax.minorticks_off()
+ax.legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# See how far the orange bar runs past the dotted line, where noise and signal are equal: without a baseline
-# the noise of one batch is 6.3 times the signal. A critic that knows $V$ exactly brings it down to half the
-# signal. And the group's own mean, which needs no training at all, does just as well.
+# See how far the top curve stays above the dotted line: without a baseline, a group of 8 has 6.35 times as much
+# noise as signal. With a critic that knows $V$ exactly it is half as much (.50). And the group's own mean, which
+# needs no training at all, comes close: .57. In a group of 2 it does not: 1.75 against 1.00.
 #
-# A small print: the group's mean contains the answer itself, which shrinks the gradient by the factor $1 -
-# 1/G$ (here 7/8). The direction is untouched. We come back to it under "other baselines".
+# The small print: the mean contains the answer itself, which shrinks the gradient by $1 - 1/G$ and leaves its
+# direction; the cell divides by that.
 #
-# So there are two ways to know what was to be expected. We take them in the order of history.
+# So there are two ways to know what was to be expected, a critic and a group, in the order of history.
 
 # %% [markdown]
 # ## Part 1: PPO asks a critic
 #
-# PPO trains a second network, the **critic**: $V(s_t)$ is its guess, after token $t$, of the reward still to
-# come. With such a guess at every step, every step can be judged. The judgement for one step is the
-# *surprise*
+# PPO trains a second network, the **critic**, to be the value function: $V(s_t)$ is its guess, *before* step
+# $t$, of the reward still to come. ($s_t$ is the prompt with what was written before step $t$.) With a guess
+# before every step, every step can be judged by its *surprise*
 #
 # $$\delta_t = r_t + \gamma\, V(s_{t+1}) - V(s_t)$$
 #
-# In words: what I got now, plus what I expect from here on, minus what I had expected before this step. If
-# the step was as good as expected, the surprise is 0. The discount $\gamma$ makes later reward count a little
-# less.
+# In words: what I got now, plus what I expect from here on, minus what I had expected before this step. The
+# discount $\gamma$ makes later reward count a little less. The field calls $\delta_t$ the **TD error**
+# (temporal difference), and it calls it **bootstrapping** that the next guess stands in for what has not
+# happened yet.
 #
 # But a critic is wrong, in the beginning very. **Generalised advantage estimation** (GAE) therefore lets a
 # step also answer for the surprises that follow it, with a weight that fades by $\gamma\lambda$ a step:
@@ -182,11 +235,11 @@ plt.show()
 # $$A_t = \delta_t + \gamma\lambda\,\delta_{t+1} + (\gamma\lambda)^2\,\delta_{t+2} + \dots$$
 #
 # $\lambda$ sets how much you trust the critic. At $\lambda = 0$ a step answers for its own surprise alone:
-# little noise, but all of the critic's errors. At $\lambda = 1$ the values in between cancel, and what is
-# left is everything that really followed minus the guess at the start: no error of the critic's remains but
-# that guess, and all of the noise.
+# little noise, but all of the critic's errors. At $\lambda = 1$ the guesses in between cancel. What is left is
+# all that really followed, with all of its noise, and two guesses: $V(s_t)$, which is subtracted, and, where
+# the text was cut off, $V(s_T)$ for what would have followed.
 #
-# ### Exercise: `gae_advantages` (5 points)
+# ### Exercise: `gae_advantages` (5 points, 15 minutes, ●●○)
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -233,9 +286,9 @@ got = (
     gae_advantages(torch.tensor([1.0]), torch.tensor([0.5, 0.75]), gamma=0.8, lam=0.0),
 )
 assert is_vector(got[0], 3), f"expected floats of shape [3], one for each step; you returned {what_is(got[0])}"
-assert all(abs(a - e) < 1e-4 for a, e in zip(got[0].tolist(), expected)), (
-    f"rewards 0, 0, 1, values .5, .6, .2, .4, gamma .9, lam 0: the surprises are "
-    f"{shown(expected)}, you have {shown(got[0])}. "
+wrong = steps_that_differ(got[0], expected)
+assert not wrong, (
+    f"rewards 0, 0, 1, values .5, .6, .2, .4, gamma .9, lam 0: the surprises alone.\n{wrong}\n"
     "Which value stands before a step, which after it, and which of them is discounted?"
 )
 assert is_vector(got[1], 1) and abs(got[1].item() - 1.1) < 1e-4, (
@@ -260,8 +313,9 @@ r, v, gamma = [1.0, 0.0, 2.0], [0.3, 0.9, 0.1, 0.8], 0.5
 expected = [sum(gamma ** (k - t) * r[k] for k in range(t, 3)) + gamma ** (3 - t) * v[3] - v[t] for t in range(3)]
 got = gae_advantages(torch.tensor(r), torch.tensor(v), gamma=gamma, lam=1.0)
 assert is_vector(got, 3), f"expected floats of shape [3], one for each step; you returned {what_is(got)}"
-assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
-    f"rewards 1, 0, 2, values .3, .9, .1, .8, gamma .5, lam 1: expected {shown(expected)}, you have {shown(got)}. "
+wrong = steps_that_differ(got, expected)
+assert not wrong, (
+    f"rewards 1, 0, 2, values .3, .9, .1, .8, gamma .5, lam 1.\n{wrong}\n"
     "The last value (.8) is a guess of what is still to come; does it reach every step?"
 )
 ### BEGIN HIDDEN TESTS
@@ -290,15 +344,13 @@ expected = [0.3402, 1.0504, 0.276, 2.11]  # from surprises of -.08, .94, -.568 a
 expected_by_default = [2.4037, 2.56, 1.5609, 2.205]  # gamma .99, lam .95: surprises of -.004, 1.092, -.5129 and 2.205
 got = gae_advantages(r.clone(), v.clone(), gamma=0.8, lam=0.5), gae_advantages(r.clone(), v.clone())
 assert is_vector(got[0], 4), f"expected floats of shape [4], one for each step; you returned {what_is(got[0])}"
-assert all(abs(a - e) < 1e-4 for a, e in zip(got[0].tolist(), expected)), (
-    f"rewards .1, .7, 0, 2, values .5, .4, .8, .29, .5, gamma .8, lam .5: expected "
-    f"{shown(expected)}, you have {shown(got[0])}. "
+wrong = steps_that_differ(got[0], expected)
+assert not wrong, (
+    f"rewards .1, .7, 0, 2, values .5, .4, .8, .29, .5, gamma .8, lam .5.\n{wrong}\n"
     "A step answers for the surprises after it, not before it; and each one further away fades by the same factor."
 )
-assert all(abs(a - e) < 1e-4 for a, e in zip(got[1].tolist(), expected_by_default)), (
-    f"the same without gamma and lam, which are .99 and .95 then: expected {shown(expected_by_default)}, "
-    f"you have {shown(got[1])}"
-)
+wrong = steps_that_differ(got[1], expected_by_default)
+assert not wrong, f"the same without gamma and lam, which are .99 and .95 then.\n{wrong}"
 end = gae_advantages(torch.ones(100), torch.zeros(101), gamma=0.5, lam=0.5)[-2:].tolist()
 assert abs(end[0] - 1.25) < 1e-4 and abs(end[1] - 1) < 1e-4, (
     f"a text of 100 steps, each with reward 1 and value 0, gamma and lam .5: the last two advantages are 1.25 and 1, you have {shown(end)}. "
@@ -329,8 +381,9 @@ gae_advantages(floats, values.clone(), gamma=0.5, lam=1.0)  # the same as floats
 changed = [rewards.tolist(), floats.tolist()] != [[0, -1, 30]] * 2, values.tolist() != [0.5, 0.25, 0.75, 0.25]
 got = answer, changed
 assert is_vector(answer, 3), f"expected a tensor of floats of shape [3], you returned {what_is(answer)}"
-assert all(abs(a - e) < 1e-4 for a, e in zip(answer.tolist(), expected)), (
-    f"integer rewards 0, -1, 30, gamma .5, lam 1: expected {shown(expected)}, you have {shown(answer)}. "
+wrong = steps_that_differ(answer, expected)
+assert not wrong, (
+    f"integer rewards 0, -1, 30, values .5, .25, .75, .25, gamma .5, lam 1.\n{wrong}\n"
     "If the checks above pass: which number type does the tensor have into which you write?"
 )
 assert not changed[0], f"the rewards that came in were 0, -1, 30 and are {shown(rewards)}, as floats {shown(floats)}, after the call"
@@ -356,94 +409,96 @@ for dtype in (torch.int64, torch.int32, torch.float32) * 4:
 # %% [markdown]
 # ### What a critic can do that a group cannot
 #
-# A model works through a problem in eight steps. All goes well until the fifth, where it drops a sign; the
-# answer is wrong, and the reward at the end is 0. Its critic noticed: the value falls from .8 to .15 at that
-# step.
+# A model works through a problem in eight steps. In the fifth it drops a sign; the answer is wrong, and the reward
+# at the end is 0. Its critic noticed: the value falls from .8 to .15 at that step.
 #
-# **Predict** before you run: which step gets the blame at $\lambda = 0$? And at $\lambda = .95$, do the four
-# good steps before the slip stay clean?
+# **Predict**: which step gets the blame at $\lambda = 0$? And at $\lambda = .95$, do the four good steps before the
+# slip stay clean?
 
 # %% show blame_for_one_step
 values = torch.tensor([0.7, 0.7, 0.75, 0.8, 0.8, 0.15, 0.1, 0.05, 0.0])
 rewards = torch.zeros(8)  # a wrong answer: nothing at the end either
 steps = np.arange(1, 9)
 sharp, smooth = (gae_advantages(rewards, values, gamma=1.0, lam=lam) for lam in (0.0, 0.95))
-print("lam = 0:  ", [round(a, 2) for a in sharp.tolist()])
+print("lam = 0:  ", [round(a, 2) for a in sharp.tolist()], f"sum {sharp.sum():.2f}")
 print("lam = .95:", [round(a, 2) for a in smooth.tolist()])
 fig, ax = plt.subplots()
 ax.bar(steps - 0.2, sharp, 0.4, label="critic, $\\lambda$ = 0", color=BLUE)
-ax.bar(steps + 0.2, smooth, 0.4, label="critic, $\\lambda$ = .95", color=SKY)
-ax.plot([0.6, 8.4], [-1, -1], color=ORANGE, linestyle="--", label="group: one number for the whole answer")
+ax.bar(steps + 0.2, smooth, 0.4, label="critic, $\\lambda$ = .95", color=SKY, hatch="//")
+ax.plot([0.6, 8.4], [-0.7, -0.7], color=ORANGE, linestyle="--", label="reward minus group mean")
 ax.axhline(0, color="black", linewidth=0.8)
-ax.set(xlabel="step of the answer", ylabel="advantage", xticks=steps, ylim=(-1.1, 0.15))
+ax.set(xlabel="step of the answer", ylabel="advantage (units of reward)", xticks=steps, ylim=(-0.85, 0.15))
 ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False, fontsize=9)
 plt.show()
 
 # %% [markdown]
-# At $\lambda = 0$ the blue bar at step 5 stands alone: the critic points at the slip. At $\lambda = .95$ the
-# steps before it are blamed too, since they answer for what followed, and only the steps after it are nearly spared.
-# The dashed line is what a group says about a wrong answer to a question that half of the answers got right:
-# $-1$, for every token alike.
+# At $\lambda = 0$ the bar at step 5 stands out: the critic points at the slip. At $\lambda = .95$ the steps
+# before it are blamed too, since they answer for what followed; only the steps after it are nearly spared.
 #
-# Credit for single steps is what a critic is for. It is also only as good as the critic, and here we drew a
-# critic that was right.
+# The dashed line is a group's verdict on the same answer, not yet divided by a std: seven of ten answers are right,
+# so it is 0 - .7 = -.7, for every step alike. The critic's surprises add up to the same -.7. What a critic adds is
+# *where*: credit for single steps, as good as the critic is. (We drew one that was right.)
 
 # %% [markdown]
 # ### What a critic costs
 #
-# In RLHF with PPO four models lie in memory: the **policy**, which is trained; the **critic**, which is as
-# large and is trained as well; the **reference**, frozen, that keeps the policy near its start; and the
-# **reward model**, frozen, that judges answers.
+# **RLHF**, reinforcement learning from human feedback, came first: people rank answers, a *reward model* learns
+# their taste, and PPO trains the policy against it. A *reference*, frozen, keeps the policy near its start.
 #
-# GRPO drops the critic. Where answers can be checked (sums, code with tests), a *rule* takes the place of the
-# reward model, and a rule weighs nothing. For context: DPO learns from pairs of answers that somebody ranked
-# before; it holds policy and reference, and samples nothing at all while it trains.
+# **DPO** then trained on the ranked pairs themselves: no reward model, no critic, no sampling, and so nothing
+# that is not in the pairs. **GRPO** samples again, to try things out, and drops the critic. Where answers can be
+# checked (sums, code with tests), a *rule* replaces the reward model, and weighs nothing: **RLVR**, reinforcement
+# learning with verifiable rewards.
 #
-# How much is that? With mixed precision and Adam, a parameter that is trained takes 16 bytes (2 for the
-# weight, 2 for its gradient, 4 for a float32 copy, 8 for Adam's two averages), a frozen one takes 2.
-# **Guess** the totals for a policy of 7 billion parameters, all models of the same size.
+# With mixed precision and Adam, a trained parameter takes 16 bytes (2 for the weight, 2 for its gradient, 4 for a
+# float32 copy, 8 for Adam's two averages), a frozen one 2. **Guess** the totals for a policy of 7 billion
+# parameters, all models of the same size.
 
 # %% show models_in_memory
 TRAINED, FROZEN, BILLIONS = 16, 2, 7  # bytes for a parameter; billions of them
 models = {
     "PPO": {"policy": TRAINED, "critic": TRAINED, "reference": FROZEN, "reward model": FROZEN},
-    "GRPO": {"policy": TRAINED, "reference": FROZEN},
-    "DPO (samples nothing)": {"policy": TRAINED, "reference": FROZEN},
+    "DPO": {"policy": TRAINED, "reference": FROZEN},
+    "GRPO, with a rule": {"policy": TRAINED, "reference": FROZEN},
 }
-colors = {"policy": BLUE, "critic": ORANGE, "reference": SKY, "reward model": PINK}
+looks = {"policy": (BLUE, ""), "critic": (ORANGE, "//"), "reference": (SKY, ".."), "reward model": (PINK, "xx")}
 fig, ax = plt.subplots(figsize=(7, 2.4))
 for method, parts in models.items():
     left = 0
     for part, size in parts.items():
-        ax.barh(method, size * BILLIONS, left=left, color=colors[part], label=part if method == "PPO" else None)
+        color, hatch = looks[part]
+        ax.barh(method, size * BILLIONS, left=left, color=color, hatch=hatch, edgecolor="white", label=part if method == "PPO" else None)
         left += size * BILLIONS
-    print(f"{method:22} {left} GB")
+    print(f"{method:18} {left} GB, the critic {parts.get('critic', 0) * BILLIONS} GB of them")
 ax.set_xlabel("weights, gradients and optimiser state (GB), 7 billion parameters")
 ax.invert_yaxis()
 ax.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1), frameon=False)
 plt.show()
 
 # %% [markdown]
-# The orange bar is what this course saves: 112 of 252 GB. (Activations and the cache of the sampler come on
-# top, for all who sample. GRPO also runs without a reference when no KL is wanted; notebook 3 asks what that
-# is worth.) What GRPO pays in return is samples: a group of answers to every question, instead of one.
+# See the critic's bar: it is what GRPO saves, 112 of 252 GB. (Activations and the sampler's cache come on top.)
 #
-# | | PPO | GRPO |
-# |---|---|---|
-# | models in memory | policy, reference, reward model, critic | policy, reference, and a rule where answers can be checked |
-# | the baseline comes from | a trained network | the other answers to the same question |
-# | answers per question | one is enough | several, always |
-# | credit | for every token | one number for an answer |
-# | can be wrong because | the critic lags behind or errs | the group is small, or all its answers are alike |
+# | | PPO | DPO | GRPO |
+# |---|---|---|---|
+# | models | policy, critic, reference, reward model | policy, reference | policy, reference; a rule, or a reward model |
+# | memory, as above | 252 GB | 126 GB | 126 GB with a rule |
+# | data | prompts; the policy writes the answers | pairs of answers, ranked before | prompts; the policy writes a group of answers to each |
+# | stability | the critic must keep up with the policy | that of supervised learning | no critic to lag; noisy where groups are small or all alike |
+# | complexity | highest: sampling, GAE, two trainings at once | lowest: one loss, no sampling | between: sampling, one training |
 
 # %% [markdown]
 # ## Part 2: GRPO asks the group
 #
-# Now the formula from the top, with real groups. $G$ answers to one question earn rewards; the mean of the
-# group is the baseline, the std of the group is the unit.
+# Now the formula from the top: the mean of the group is the baseline, its std the unit.
 #
-# **Before you run the next cell**, guess: four answers earn 2, 2, 2, 1. Whose advantage is larger in size,
-# that of the three good answers or that of the one bad answer?
+# | | one answer and a critic | a group |
+# |---|---|---|
+# | how the advantage comes about | TD errors, summed by GAE | reward minus the mean of the siblings, in stds |
+# | what it costs | a second network, trained and held in memory | $G$ answers to every question |
+# | what it cannot see | its own errors | which step was the good one; anything, if all siblings earn the same |
+#
+# **Guess**: four answers earn 2, 2, 2, 1. Whose advantage is larger in size, that of the three good answers or
+# that of the one bad answer?
 
 # %% show one_group
 for rewards in ([2.0, 2.0, 2.0, 1.0], [1.0, 0.0, 0.0, 1.0]):
@@ -457,23 +512,21 @@ for size in (2, 4, 8, 16, 64):
     print(f"G = {size:2}: the largest advantage there can be is {((r - r.mean()) / r.std(unbiased=False)).max():.4f}")
 
 # %% [markdown]
-# The exception speaks loudest: -1.7321 for the one bad answer, .5774 for each of the three good ones. The sum
-# is 0, as it always is.
+# The exception gets the largest advantage: -1.7321 for the one bad answer, .5774 for each of the three good
+# ones. The sum is 0, as it always is.
 #
 # `torch.std` divides by $G - 1$ unless told otherwise, and then 1, 0, 0, 1 gives $\pm .866$ instead of $\pm
 # 1$. Nobody is wrong here, but a whole course must choose; we divide by $G$.
 #
-# The last lines show that an advantage cannot exceed $\sqrt{G-1}$: 1 for a group of two, 2.6458 for eight. A
-# single brilliant answer in a large group is the loudest signal that GRPO knows.
+# The last lines show that no advantage exceeds $\sqrt{G-1}$: 1 in a group of two, 2.6458 in one of eight.
 
 # %% [markdown]
 # ### A trap: numbers that are equal and yet are not
 #
 # Six answers, all with the reward 0.9. Nobody is better than anybody: the advantages are 0, surely?
 #
-# The mean is computed in float32, and comes out a hair off 0.9. The differences are that hair; the std is
-# about that hair as well; and a hair over a hair is not small. **Guess** the worst that can come out of the
-# three lines below.
+# The mean is computed in float32, and comes out a hair off 0.9. The differences are that hair, the std is about
+# that hair, and a hair over a hair is not small. **Guess** the worst that can come out below.
 
 # %% show float_trap
 r = torch.full((6,), 0.9)
@@ -483,18 +536,29 @@ print(f"clamped at 1e-6:  {(centred / std.clamp_min(1e-6))[0]:.2f}")
 print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 
 # %% [markdown]
-# -0.06 with our clamp, which is bad, and -0.86 with an eps of 1e-8, which is a full-grown advantage made of
-# rounding. All six answers would be pushed down for nothing. (Textbooks warn of dividing by 0 here. That is
-# harmless: 0/eps is 0. The residue is what bites.)
+# -0.06 with our clamp, which is bad, and -0.86 with an eps of 1e-8: a full-grown advantage made of rounding.
+# (Dividing by 0 is not the danger: 0/eps is 0. The residue is what bites.)
 #
 # There is more than one way out: compute where a sum of equal float32 numbers is exact, or look whether
 # anything differs before you divide. You will choose yours now.
 
 # %% [markdown]
-# ### Exercise: `group_advantages` (8 points)
+# ### Conventions of this course
 #
-# A batch holds the answers to many questions, and a loader may have shuffled them. So each answer carries the
-# id of its group.
+# Implementations of GRPO differ in small things that change numbers. This card says what we do; later notebooks
+# add their rows. None of these choices is *the* truth; mixing two of them in one program is a bug.
+#
+# | what | this course | elsewhere |
+# |---|---|---|
+# | std in a group | population: divide by $G$ (`unbiased=False`) | sample, $G-1$: TRL, verl, CS336, tiny-grpo. Population: GRPO-Zero, minimind, TorchCode |
+# | dividing by the std | `std.clamp_min(eps)`, eps = 1e-6 | TRL: std + 1e-4. verl: std + 1e-6. GRPO paper: no eps |
+# | zero-variance group: all rewards equal, here a **dead group**; or a group of one | advantages 0: it teaches nothing | TRL refuses groups of one in training; verl keeps their raw reward |
+# | types of rewards | any real number type in, floats out; the rewards that came in stay as they are | |
+
+# %% [markdown]
+# ### Exercise: `group_advantages` (8 points, 18 minutes, ●●○)
+#
+# A batch holds the answers to many questions, perhaps shuffled. So each answer carries the id of its group.
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -507,19 +571,23 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # One worked number: rewards `[2, 1, 2, 2, 0, 1]` with ids `[5, -1, 5, 5, -1, 5]` make two groups, 2, 2, 2, 1
 # and 1, 0, so the advantages are `[.5774, 1, .5774, .5774, -1, -1.7321]`.
 #
+# First the groups:
+#
 # - Divide by the std of the group itself, with $G$, not $G - 1$.
 # - Ids are labels. They may be negative or as large as int64 allows ($10^{15}$ and $10^{15} + 1$ are two
 #   groups), unsorted and mixed; groups may differ in size.
-# - A group whose rewards are all equal gets 0, and so does a group of one. Float32 included: six rewards of
-#   0.9 give advantages below 1e-5. (This is a check of its own, worth one point; elsewhere equal rewards are
-#   0, .5 or 1, whose means are exact.)
-# - But small is not equal: rewards of 0 and .001 differ, and their advantages are as large as those of 0 and
-#   1. So no threshold; how small is too small is said by `eps` alone.
-# - Nor is there a largest advantage: the one success among 442 answers gets 21.
+# - A dead group gets 0, and so does a group of one.
+# - A loop over the groups is fine here. Notebook 2 will ask for speed.
+#
+# Then the numbers:
+#
+# - Six rewards of 0.9 in float32 are equal, too: advantages below 1e-5. (A check of its own, worth one point;
+#   elsewhere equal rewards are 0, .5 or 1, whose means are exact.)
+# - Small is not equal: rewards of 0 and .001 get the advantages of 0 and 1. No threshold; how small is too small
+#   is said by `eps` alone. Nor is anything cut off: one success among 442 answers gets 21.
 # - A high level (all rewards near 1000) changes nothing: only distances matter.
 # - Integers (int32, int64) and float64 come in as well as float32, and no digit of a float64 is dropped before
 #   the mean is off. Floats come out; `rewards` and `group_ids` stay as they are.
-# - A loop over the groups is fine here. Notebook 2 will ask for speed.
 #
 # <details data-checks="group_zero_mean group_measured_in_stds group_scale_and_level group_ids_are_labels group_nothing_to_learn group_whole_number_rewards"><summary>A hint: the groups</summary>
 #
@@ -532,7 +600,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #
 # <details data-checks="group_nothing_to_learn group_ties_in_float32"><summary>A hint: the ties</summary>
 #
-# A float64 has 29 more bits than a float32. What does the sum of six equal float32 numbers look like in it?
+# A float64 has many more bits than a float32. What does the sum of six equal float32 numbers look like in it?
 # Or ask the group first: are its largest and its smallest reward the same?
 #
 # </details>
@@ -612,9 +680,9 @@ tiny = group_advantages(torch.tensor([0.0, 2**-24]), torch.tensor([6, 6]), eps=1
 huge = group_advantages(torch.tensor([0.0, 1.0]), torch.tensor([6, 6]), eps=8.0)
 got = answer, tiny, huge
 assert is_vector(answer, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(answer)}"
-assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
-    f"group 4 earned 2, 1, 2, 2 and group 9 earned 3, 0, 0, 3, mixed. Expected "
-    f"{shown(expected)}, you have {shown(answer)}. "
+wrong = groups_that_differ(answer, expected, rewards, ids)
+assert not wrong, (
+    f"Two groups, mixed.\n{wrong}\n"
     "Whose mean and whose std did each answer meet, and what does the std divide by?"
 )
 for mine, size, words in ((tiny, 1.0, "0 and 2^-24 with eps 1e-12"), (huge, 0.0625, "0 and 1 with eps 8")):
@@ -652,9 +720,9 @@ rewards = torch.tensor([0.0, 1000.3, 1000.0, 1001.1, 2**-14, 1000 + 2**-7, 1004.
 expected = [-1.0, -0.9315, -1.0, -0.4558, 1.0, 1.0, 1.3873]  # two answers that differ are -1 and 1, however near
 got = group_advantages(rewards.clone(), ids.clone())
 assert is_vector(got, 7), f"expected floats of shape [7], one for each answer; you returned {what_is(got)}"
-assert all(abs(a - e) < 0.05 for a, e in zip(got.tolist(), expected)), (
-    f"group 0 earned 0 and 2^-14 (.00006), group 1 earned 1000.3, 1001.1, 1004.2, group 2 earned 1000 and "
-    f"1000 + 2^-7 (.0078 more). Expected {shown(expected)}, you have {shown(got)}. "
+wrong = groups_that_differ(got, expected, rewards, ids, tolerance=0.05)
+assert not wrong, (
+    f"Three groups, mixed; the smallest reward above 0 is 2^-14, .00006.\n{wrong}\n"
     "What happens in your code to a spread that is small, or small against the level?"
 )
 ### BEGIN HIDDEN TESTS
@@ -689,9 +757,9 @@ for labels in ([3, -3, 8, 0, 12, 1], [3, -3, 2**60 + 3, 10**15, 2**60 + 4, 10**1
     changed = given[0].tolist() != rewards.tolist(), given[1].tolist() != ids.tolist()
     got = answer, changed
     assert is_vector(answer, 13), f"expected floats of shape [13], one for each answer; you returned {what_is(answer)}"
-    assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
-        f"six groups, mixed, with the ids {labels}, earned 1, 0; 2, 4, 0; 0, 2; 4, 6; 5, 3; 9, 8. Expected "
-        f"{shown(expected)}, you have {shown(answer)}. "
+    wrong = groups_that_differ(answer, expected, rewards, ids)
+    assert not wrong, (
+        f"Six groups, mixed.\n{wrong}\n"
         "Are these six groups in your code, and does each answer get its own number back?"
     )
     assert not changed[0], f"the rewards that came in were changed, from {shown(rewards)} to {shown(given[0])}"
@@ -722,10 +790,8 @@ rewards = torch.tensor([3.0, 0.5, 3.0, 0.5, 0.5, 1.0, 0.5, 1.0])
 expected = [0.0, 0.0, 1.4142, 0.0, 0.0, -0.7071, 0.0, -0.7071]
 got = group_advantages(rewards.clone(), ids.clone())
 assert is_vector(got, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(got)}"
-assert all(abs(a - e) < 1e-4 for a, e in zip(got.tolist(), expected)), (
-    "group 5 is a single answer (3), group 8 has four rewards of .5, group 2 has 3, 1, 1. "
-    f"Expected {shown(expected)}, you have {shown(got)}. Who has anybody to be compared with?"
-)
+wrong = groups_that_differ(got, expected, rewards, ids, tolerance=1e-4)
+assert not wrong, f"Three groups, mixed.\n{wrong}\nWho has anybody to be compared with?"
 ### BEGIN HIDDEN TESTS
 import random
 
@@ -750,8 +816,9 @@ answer, of_doubles = group_advantages(rewards, ids), group_advantages(doubles, t
 changed = rewards.tolist() != [3, 1, 3, 0, 3, 1], doubles.tolist() != [1000.0, 1000.00009, 1000.00022]
 got = answer, of_doubles, changed
 assert is_vector(answer, 6), f"expected a tensor of floats of shape [6], you returned {what_is(answer)}"
-assert all(abs(a - e) < 2e-4 for a, e in zip(answer.tolist(), expected)), (
-    f"integer rewards 3, 3, 3, 1 and 1, 0: expected {shown(expected)}, you have {shown(answer)}. "
+wrong = groups_that_differ(answer, expected, torch.tensor([3, 1, 3, 0, 3, 1]), ids)
+assert not wrong, (
+    f"Integer rewards, two groups.\n{wrong}\n"
     "If the checks above pass: which number type does the tensor have into which you write?"
 )
 assert not any(changed), f"the rewards that came in were changed, to {shown((rewards, doubles)[changed[1]])}"
@@ -779,10 +846,12 @@ for dtype in (torch.int64, torch.int32, torch.float64, torch.float32) * 5:
 # %% check group_ties_in_float32 points=1
 # Equal rewards are equal in float32, too: six times 0.9 gives 0.
 expected = [0.0] * 3 + [1.0] + [0.0] * 3 + [-1.0]
-got = group_advantages(torch.tensor([0.9, 0.9, 0.9, 1.0, 0.9, 0.9, 0.9, 0.0]), torch.tensor([3, 3, 3, 1, 3, 3, 3, 1]))
+rewards, ids = torch.tensor([0.9, 0.9, 0.9, 1.0, 0.9, 0.9, 0.9, 0.0]), torch.tensor([3, 3, 3, 1, 3, 3, 3, 1])
+got = group_advantages(rewards.clone(), ids.clone())
 assert is_vector(got, 8), f"expected floats of shape [8], one for each answer; you returned {what_is(got)}"
-assert all(abs(a - e) < 1e-5 for a, e in zip(got.tolist(), expected)), (
-    f"six rewards of .9 in one group, 1 and 0 in another: expected {shown(expected)}, you have {shown(got)}. "
+wrong = groups_that_differ(got, expected, rewards, ids, tolerance=1e-5)
+assert not wrong, (
+    f"Two groups.\n{wrong}\n"
     "What is the mean of six times .9 in float32? See the trap above."
 )
 ### BEGIN HIDDEN TESTS
@@ -803,41 +872,45 @@ for _ in range(20):
 # %% [markdown]
 # ### What dividing by the std favours
 #
-# Dividing by the std makes rewards of any scale comparable. It also decides which *questions* count most, and
-# that is easy to overlook.
+# Dividing by the std makes rewards of any scale comparable. It also decides which *questions* count most.
 #
-# With rewards of 0 and 1 and a share $p$ of right answers, the std is $\sqrt{p(1-p)}$, and the distance
-# between the advantages of a right and of a wrong answer is $1/\sqrt{p(1-p)}$. Sixteen answers: **predict**
-# for how many right ones this distance is smallest, and how much larger it gets at the ends.
+# Sixteen answers, $k$ of them right. **Predict**: for which $k$ is the distance between the advantages of a right
+# and a wrong answer largest? And which group pushes harder in total, by the sum of its $|A|$: 1 of 16 right or 8
+# of 16?
 
 # %% show difficulty_bias
-right_ones = np.arange(1, 16)
-distance = []
+right_ones, in_total = np.arange(1, 16), {"divided by the std": [], "not divided": []}
 for k in right_ones:
     r = torch.zeros(16)
     r[:k] = 1
     a = group_advantages(r, torch.zeros(16, dtype=torch.int64))
-    distance.append((a[0] - a[-1]).item())
-print(f"1 of 16 right: {distance[0]:.2f}, 8 of 16 right: {distance[7]:.2f}")
+    totals = a.abs().sum().item(), (r - r.mean()).abs().sum().item()
+    for name, total in zip(in_total, totals):
+        in_total[name].append(total)
+    if k in (1, 8):
+        print(f"{k} of 16 right: right minus wrong {a[0] - a[-1]:.2f}, sum of |A| {totals[0]:.2f}; not divided 1.00 and {totals[1]:.2f}")
 fig, ax = plt.subplots()
-ax.bar(right_ones, distance, color=BLUE)
-ax.axhline(1, color=ORANGE, linestyle="--", label="without the division: 1 for every question")
-ax.set(xlabel="right answers among 16", xticks=right_ones)
-ax.set_ylabel("advantage of a right answer\nminus that of a wrong one")
-ax.legend(loc="upper center")
+for side, (name, values), hatch in zip((-0.2, 0.2), in_total.items(), ("", "//")):
+    shares = np.array(values) / max(values)
+    print(f"{name:18}: 1 of 16 right weighs {shares[0]:.2f} of 8 of 16")
+    ax.bar(right_ones + side, shares, 0.4, label=name, hatch=hatch, edgecolor="white")
+ax.set(xlabel="right answers among 16", xticks=right_ones, ylabel="sum of |A| of the group,\n1 = that of 8 right", ylim=(0, 1.05))
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
 plt.show()
 
 # %% [markdown]
-# See the valley: a very hard question (1 of 16 right: 4.13) and a very easy one weigh about twice as much as
-# one in between (8 of 16: 2.00). This is the **difficulty bias** of GRPO. Dr. GRPO leaves the division out
-# for that reason; others want just this push for hard questions. The course keeps the division, as the GRPO
-# paper has it.
+# Between a right and a wrong *answer* the distance is largest at the ends: 4.13 for 1 of 16 right, 2.00 for 8 of
+# 16. But the *group* at the end is still the lighter one: its $|A|$ add up to 7.75 against 16.00.
+#
+# See how the division lifts the ends, from .23 to .48 of the middle: very hard and very easy questions count more
+# than they would without it. This is the **difficulty bias** of GRPO. Dr. GRPO leaves the division out for that
+# reason; others want just this push for hard questions. The course keeps it, as the GRPO paper does.
 
 # %% [markdown]
-# ### One answer that shouts
+# ### Rewards that are not 0 or 1 (optional)
 #
-# Rewards need not be 0 or 1. A rule that pays by the length of a proof, or a reward model on a bad day, now
-# and then returns a number like 30 among numbers below 1. The mean follows it, and so does the std.
+# A rule that pays by the length of a proof, or a reward model on a bad day, now and then returns a number like
+# 30 among numbers below 1. The mean follows it, and so does the std.
 #
 # **Predict**: what happens to the *differences* between the seven ordinary answers?
 
@@ -845,37 +918,54 @@ plt.show()
 r = torch.tensor([0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0, 30.0])
 one_group = torch.zeros(8, dtype=torch.int64)
 treatments = {"as they are": r, "clipped to [0, 1]": r.clamp(0, 1), "ranks": r.argsort().argsort().float()}
+advantages = {name: group_advantages(rewards, one_group) for name, rewards in treatments.items()}
 fig, ax = plt.subplots()
-for k, (name, rewards) in enumerate(treatments.items()):
-    a = group_advantages(rewards, one_group)
-    print(f"{name:18}", [round(x, 2) for x in a.tolist()])
-    ax.bar(np.arange(8) + 0.27 * (k - 1), a, 0.27, label=name)
+for k, ((name, a), hatch) in enumerate(zip(advantages.items(), ("", "//", ".."))):
+    print(f"{name:18}", [round(x, 2) for x in a.tolist()], f"worst to best of the seven: {a[6] - a[0]:.2f}")
+    ax.bar(np.arange(8) + 0.27 * (k - 1), a, 0.27, label=name, hatch=hatch, edgecolor="white")
 ax.axhline(0, color="black", linewidth=0.8)
-ax.set(xlabel="reward of the answer", ylabel="advantage", xticks=range(8), xticklabels=[f"{x:g}" for x in r.tolist()])
+ax.set(xlabel="reward of the answer", ylabel="advantage (stds)", xticks=range(8), xticklabels=[f"{x:g}" for x in r.tolist()])
 ax.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# The blue bars of the ordinary answers are all but equal: from the worst to the best they span about 0.1, and
-# the best ordinary answer (1.0) is *punished*. One number has eaten the signal of seven. Clipping brings the
-# differences back; ranks bring them back whatever happens, and throw away how large they were. Look at your
-# rewards before you train on them.
+# See that the plain bars of the ordinary answers are all but equal: from the worst to the best they span 0.10, and the
+# best ordinary answer (1.0) is *punished*. One number has eaten the signal of seven. Clipping brings the
+# differences back; ranks bring them back whatever happens, and throw away how large they were.
+#
+# The opposite: a reward model never gives the same number twice. Six equally good answers come out as .7 plus or
+# minus a ten-thousandth, and the division blows that up to full size. A natural idea: call the group dead when
+# the std is below .001. **Predict** what that threshold does to each of the two groups below.
+
+# %% show threshold
+ids = torch.zeros(6, dtype=torch.int64)
+groups = {
+    "noise of a reward model": torch.tensor([0.7001, 0.6999, 0.7000, 0.7002, 0.6998, 0.7000]),
+    "a small, genuine bonus": torch.tensor([1.0015, 1.0015, 1.0, 1.0, 1.0, 1.0]),  # all right, two of them faster
+}
+for name, r in groups.items():
+    std = r.double().std(unbiased=False).item()
+    a = group_advantages(r, ids)
+    kept = a if std >= 1e-3 else torch.zeros(6)
+    print(f"{name}: std {std:.5f}\n   no threshold:   {shown(a)}\n   threshold .001: {shown(kept)}")
 
 # %% [markdown]
-# ### Other baselines
+# Without it, answers that differ by nothing but noise are pushed up and down by up to 1.55. With it, the small bonus
+# for speed is lost too, which is a fact and not noise. The std cannot tell the two apart; you can, if you know where
+# your rewards come from. Rules have no noise, so this course uses no threshold.
+
+# %% [markdown]
+# ### Other baselines and units (optional)
 #
-# The group mean is one choice among several, and each of the others is a line or two away.
+# - **Leave-one-out** (RLOO): compare an answer with the mean of the *others*. It is exactly $G/(G-1)$ times the
+#   centred reward, so it takes back the shrinking of the small print.
+# - **The std of several groups**: with $G = 2$ a group's own std says nothing; the two advantages are $\pm 1$
+#   whether the rewards differ by little or by much. Centre in each group, but take the std over all of them.
+# - **One advantage per component**: with rewards in different units (correct or not; brevity in words), the unit
+#   with the larger numbers wins the sum. Normalise each component in its group, then weight.
 #
-# - **Leave-one-out** (RLOO): compare an answer with the mean of the *others*. An answer then does not pull
-#   its own baseline towards it. It is exactly $G/(G-1)$ times the centred reward, so it mends the small print
-#   from above.
-# - **Several groups pooled**: with $G = 2$ a group's std says nothing; the two advantages are $\pm 1$ whether
-#   the rewards differ by .1 or by 1. Centre in each group, but take the std over all groups.
-# - **One advantage per component**: with rewards in different units (correct or not; brevity in words), the
-#   louder unit wins the sum. Normalise each component in its group, then weight.
-#
-# **Predict** for the last block: a wrong answer is 30 words shorter than a right one. Which one wins when the
-# raw numbers are added?
+# **Predict** for the last block: a right answer takes 40 words, a wrong one 10. Which one wins when the raw numbers
+# are added?
 
 # %% show other_baselines
 r = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
@@ -902,76 +992,52 @@ print("advantages, then sum: ", [round(x, 2) for x in by_part.tolist()])
 # Component by component, the right answers win, and among them the shorter one.
 
 # %% [markdown]
-# ### A threshold on the std?
-#
-# A reward model never gives exactly the same number twice. Six equally good answers come out as .7 plus or
-# minus a ten-thousandth, and the division blows that up to full size. A natural idea: when the std is below
-# .001, call the group dead.
-#
-# **Predict** what the threshold does to each of the two groups below before you look.
-
-# %% show threshold
-ids = torch.zeros(6, dtype=torch.int64)
-groups = {
-    "noise of a reward model": torch.tensor([0.7001, 0.6999, 0.7000, 0.7002, 0.6998, 0.7000]),
-    "a small, genuine bonus": torch.tensor([1.0015, 1.0015, 1.0, 1.0, 1.0, 1.0]),  # all right, two of them faster
-}
-for name, r in groups.items():
-    std = r.double().std(unbiased=False).item()
-    a = group_advantages(r, ids)
-    kept = a if std >= 1e-3 else torch.zeros(6)
-    print(f"{name}: std {std:.5f}\n   no threshold:   {shown(a)}\n   threshold .001: {shown(kept)}")
-
-# %% [markdown]
-# It saves what it should: without it, answers that differ by nothing but noise are pushed up and down by up
-# to 1.55. And it throws away what it should not: a bonus of .0015 for speed is a fact here, not noise, and it
-# falls silent too. The std cannot tell the two apart; you can, if you know where your rewards come from. With
-# rule-based rewards there is no noise, so this course uses no threshold.
-
-# %% [markdown]
 # ## Part 3: when the group has nothing to say
 #
-# If all answers of a group are wrong, or all are right, every advantage is 0. Such a group costs as much to
-# sample as any other, and teaches nothing. It is called a **dead group**.
+# If all answers of a group are wrong, or all are right, every advantage is 0: a dead group. It costs as much to
+# sample as any other, and teaches nothing.
 #
 # How often does that happen? Let each answer be right with probability $p$, independently. The number of
 # right answers in a group of $G$ then follows the binomial distribution below. **Predict**: at $p = .3$, is a
 # group of 4 dead more or less often than one time in ten?
 
 # %% show right_answers_in_a_group
+def draw_group(ax, p, size):
+    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in range(size + 1)]
+    ax.bar(range(size + 1), chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE], hatch=["//", *[""] * (size - 1), "//"], edgecolor="white")
+    ax.set(title=f"p = {p:g}, G = {size}", xlabel="right answers in the group", ylim=(0, max(0.6, *chance)))
+    return 1 - sum(chance[1:-1])
+
+
 fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), sharey=True)
 for ax, (p, size) in zip(axes, [(0.3, 2), (0.3, 4), (0.1, 8)]):
-    k = np.arange(size + 1)
-    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in k]
-    ax.bar(k, chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE])
-    ax.set(title=f"p = {p}, G = {size}", xlabel="right answers in the group", xticks=k, ylim=(0, 0.6))
+    print(f"p = {p}, G = {size}: {draw_group(ax, p, size):.2f} of the groups are dead")
+    ax.set_xticks(range(size + 1))
 axes[0].set_ylabel("probability")
 plt.show()
 
-# %% [markdown]
-# The two orange bars at the ends are the dead groups, all wrong on the left and all right on the right.
-# Between them live the groups that teach. At $p = .3$ a group of 4 is dead one time in four. If you have
-# `ipywidgets`, the next cell lets you move $p$ and $G$; watch when the orange bars vanish.
 
-# %% show right_answers_to_play_with
-def draw_group(p=0.3, size=4):
-    chance = [math.comb(size, i) * p**i * (1 - p) ** (size - i) for i in range(size + 1)]
+def play(p=0.3, size=4):
     _, ax = plt.subplots(figsize=(7, 2.6))
-    ax.bar(range(size + 1), chance, color=[ORANGE, *[BLUE] * (size - 1), ORANGE])
-    ax.set(xlabel="right answers in the group", ylabel="probability", ylim=(0, 1))
-    ax.set_title(f"alive: {sum(chance[1:-1]):.0%} of the groups")
+    dead = draw_group(ax, p, size)
+    ax.set(ylabel="probability", title=f"{dead:.0%} of the groups are dead")
     plt.show()
 
 
 try:
     import ipywidgets
 
-    ipywidgets.interact(draw_group, p=(0.0, 1.0, 0.02), size=(2, 32))
+    ipywidgets.interact(play, p=(0.0, 1.0, 0.02), size=(2, 32))
 except ImportError:
-    draw_group()  # the same picture, standing still
+    pass  # no sliders
 
 # %% [markdown]
-# ### Exercise: `dead_group_probability` (3 points)
+# See the two hatched bars at the ends: the dead groups, all wrong on the left and all right on the right. Between
+# them are the groups that teach. At $p = .3$ a group of 4 is dead one time in four. Where `ipywidgets` is installed
+# there are sliders for $p$ and $G$; watch when the hatched bars vanish.
+
+# %% [markdown]
+# ### Exercise: `dead_group_probability` (3 points, 5 minutes, ●○○)
 #
 # | in | type | meaning |
 # |---|---|---|
@@ -1070,29 +1136,29 @@ for _ in range(12):
 # $G$ from 8 to 16 help most?
 
 # %% show map_of_dead_groups
-for p, size in [(0.3, 2), (0.3, 4), (0.3, 8), (0.1, 8), (0.18, 2)]:
+for p, size in [(0.3, 2), (0.3, 4), (0.3, 8), (0.1, 8), (0.5, 8)]:
     print(f"p = {p:<4} G = {size}: {dead_group_probability(p, size):.4f} of the groups are dead")
-ps, sizes = np.linspace(0.005, 0.995, 100), np.arange(2, 33)
-dead = np.array([[dead_group_probability(float(p), int(size)) for p in ps] for size in sizes])
+ps = [k / 200 for k in range(1, 200)]
+dead = {size: [dead_group_probability(p, size) for p in ps] for size in (2, 4, 8, 16, 32)}
+gain, best = max((eight - sixteen, p) for eight, sixteen, p in zip(dead[8], dead[16], ps) if p < 0.5)
+print(f"from 8 to 16 helps most at p = {best:.3f} (and {1 - best:.3f}): {dead_group_probability(best, 8):.2f} -> {dead_group_probability(best, 16):.2f}")
 fig, ax = plt.subplots(figsize=(7, 3.6))
-picture = ax.pcolormesh(ps, sizes, dead, cmap="cividis", vmin=0, vmax=1)
-lines = ax.contour(ps, sizes, dead, levels=[0.05, 0.2, 0.5, 0.8], colors="white", linewidths=1)
-ax.clabel(lines, fmt="%g", fontsize=9)
-ax.set(xlabel="p, the probability that an answer is right", ylabel="G, answers per question")
-ax.set_yticks([2, 4, 8, 16, 24, 32])
-fig.colorbar(picture, label="probability of a dead group")
+for (size, curve), style in zip(dead.items(), ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))):
+    ax.plot(ps, curve, linestyle=style, label=f"G = {size}")
+ax.set(xlabel="p, the probability that an answer is right", ylabel="probability of a dead group", xlim=(0, 1), ylim=(0, 1))
+ax.legend(loc="upper center", frameon=False)
 plt.show()
 
 # %% [markdown]
-# The dark bay in the middle is where a group teaches; the bright shores left and right are dead. A larger $G$
-# widens the bay, at the price of more samples for every question. For $p$ near .5 there is little left to
-# gain beyond 8. It is on the slopes, $p$ around .1 or .9, that a larger group earns its cost: at $p = .1$ and
-# $G = 8$, 43 % of what you sample is thrown away.
+# See a valley for each $G$: in the middle groups teach, left and right they are dead. A larger $G$ widens the
+# valley, at the price of more samples for every question. For $p$ near .5 little is left to gain beyond 8. It is
+# on the slopes, $p$ around .1 or .9, that a larger group earns its cost: at $p = .1$ and $G = 8$, 43 % of what you
+# sample is thrown away.
 
 # %% [markdown]
-# ### Exercise: `smallest_group_size` (2 points)
+# ### Exercise: `smallest_group_size` (2 points, 7 minutes, ●○○)
 #
-# Now read the map the other way round: you know $p$, and you want no more than a certain share of dead
+# Now read the picture the other way round: you know $p$, and you want no more than a certain share of dead
 # groups.
 #
 # | in | type | meaning |
@@ -1137,7 +1203,7 @@ assert [number(x) for x in got] == [22, 3, 4], (
     "Try your sizes, and one less, in dead_group_probability."
 )
 got = *got, smallest_group_size(0.5, 0.5)
-assert number(got[3]) == 2, f"(p, target) = (.5, .5): the smallest group that can be alive is one of 2, you have {shown(got[3])}"
+assert number(got[3]) == 2, f"(p, target) = (.5, .5): the smallest group that can teach is one of 2, you have {shown(got[3])}"
 for x in got:
     assert is_number(x, int, np.integer), f"a group size is an int; {shown(x)} is {what_is(x)}"
 ### BEGIN HIDDEN TESTS
@@ -1155,7 +1221,7 @@ assert number(smallest_group_size(0.01, 0.05)) == 299
 ### END HIDDEN TESTS
 
 # %% check size_no_group_is_enough points=1
-# Where every group is dead, no size is returned; where few are alive, a large one is.
+# Where every group is dead, no size is returned; where few can teach, a large one is.
 got = tuple(smallest_group_size(p, 0.2) for p in (0.0, 1.0, 0.96, 0.004, 0.00047))
 assert got[0] is None and got[1] is None and [number(x) for x in got[2:]] == [40, 402, 3424], (
     f"target .2: no G helps at p = 0 and p = 1 (None), 40 does at p = .96, 402 at .004, 3424 at .00047; you have {shown(got)}"
@@ -1177,52 +1243,103 @@ for _ in range(6):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### A curriculum that nobody wrote
+# ### Many questions or large groups? (optional)
+#
+# You can afford $N = G \times B$ answers a step: $B$ questions, $G$ answers each. Rules of thumb circulate:
+#
+# 1. Start with $G$ of 8 to 16.
+# 2. $G$ at least 8, and $B$ at least 4.
+# 3. Rather 4 questions x 16 answers than 16 x 4: a wrong baseline is harder to mend than a noisy gradient.
+# 4. A $G$ of 64 makes all answers equal.
+#
+# The next cell splits 64 answers in six ways. It computes the share of dead groups and the mean $|A|$ at $p =
+# .1$, and measures the noise of the gradient, with the four answers from the beginning, in four cases: each group
+# has its own mean as the baseline; the same, but only one question in four teaches anything; all groups share one
+# mean, and the questions are alike; the same, but each question has a level of its own. **Predict** which of the
+# rules hold, and where.
+
+# %% show many_or_large
+def noise_of_batch(size, pooled=False, level=0.0, teaches=1.0):
+    """Noise over signal for 64 answers in groups of `size`; measured on 2,000 batches."""
+    shape = 2000, 64 // size
+    answers = draw.integers(0, 4, (*shape, size))
+    r = np.where(draw.random((*shape, 1)) < teaches, worth[answers], 11.5) + level * draw.standard_normal((*shape, 1))
+    centred = r - r.mean((1, 2) if pooled else 2, keepdims=True)
+    estimates = (centred[..., None] * (np.eye(4)[answers] - policy)).mean((1, 2))
+    return np.sqrt(((estimates - estimates.mean(0)) ** 2).sum(1).mean()) / np.linalg.norm(estimates.mean(0))
+
+
+p, draw, policy, worth = 0.1, np.random.default_rng(0), np.full(4, 0.25), np.array([10.0, 11.0, 12.0, 13.0])
+print("              p = .1           noise / signal, own mean     one mean for all groups")
+print(" B x G     dead  mean |A|    all teach  one in four      alike   own levels")
+for size in (2, 4, 8, 16, 32, 64):
+    chance = [math.comb(size, k) * p**k * (1 - p) ** (size - k) for k in range(size + 1)]
+    mean_a = sum(c * 2 * math.sqrt(k * (size - k)) / size for k, c in enumerate(chance))
+    cases = {}, {"teaches": 0.25}, {"pooled": True}, {"pooled": True, "level": 3.0}
+    own, few, alike, levels = (noise_of_batch(size, **case) for case in cases)
+    print(f"{64 // size:2} x {size:2}    {dead_group_probability(p, size):.2f}    {mean_a:.2f}         {own:.2f}        {few:.2f}           {alike:.2f}      {levels:.2f}")
+print(f"64 answers at p = .99 are dead groups with probability {dead_group_probability(0.99, 64):.2f}")
+
+# %% [markdown]
+# - **Rules 1 and 2** hold where all questions teach: from 2 to 8 answers dead groups fall from .82 to .43 and the
+#   noise from .30 to .20, and beyond 16 the noise falls no further. Where few teach, fewer than 4 questions are bad:
+#   1.27 and more.
+# - **Rule 3** is true where all questions teach: 4 x 16 has fewer dead groups than 16 x 4 (.19 against .66) and less
+#   noise (.18 against .23). Where one in four teaches it is untrue (.94 against .63): four questions may miss them
+#   all. And a group's mean that is off is noise like any other, and averages out. What does not average out is the
+#   error of a *critic* with $\lambda < 1$.
+# - **Rule 4** is untrue as it stands: the mean $|A|$ grows with $G$. It is true of a policy that is nearly sure: at
+#   $p = .99$ even 64 answers are all alike half of the time (.53). What a $G$ of 64 costs is questions.
+#
+# The right half answers another question: why not **the mean of several groups** as the baseline? With questions that
+# are alike and groups of 2 it is better than the own mean (.18 against .30). Where questions have levels of their own
+# it is worse (.60), and so GRPO compares siblings.
+
+# %% [markdown]
+# ### A curriculum that nobody wrote (optional)
 #
 # Take a training set with questions from very easy to very hard, and a model whose skill grows. Each
 # question's $p$ grows with it: $p = 1 / (1 + e^{\text{difficulty} - \text{skill}})$.
 #
 # **Predict**: which questions teach the weak model, which the strong one? And does the share of groups that
-# are alive rise or fall while the model improves?
+# teach rise or fall while the model improves?
 
 # %% show implicit_curriculum
 skills, difficulties = np.linspace(-4, 8, 121), [0, 2, 4]
 names = ["easy", "medium", "hard"]
 
 
-def alive(skill, difficulty, size=8):
+def teaching(skill, difficulty, size=8):
     return 1 - dead_group_probability(1 / (1 + math.exp(difficulty - skill)), size)
 
 
+curves = [[teaching(s, d) for s in skills] for d in difficulties]
 fig, ax = plt.subplots()
-curves = [[alive(s, d) for s in skills] for d in difficulties]
 for curve, name, style in zip(curves, names, ["-", "--", "-."]):
     ax.plot(skills, curve, style, label=f"{name} questions")
 ax.plot(skills, np.mean(curves, 0), color="black", linewidth=2.5, label="all together")
-ax.set(xlabel="skill of the model (log-odds)", ylabel="groups that are alive (share)", ylim=(0, 1.02))
+ax.set(xlabel="skill of the model (log-odds)", ylabel="groups that teach (share)", ylim=(0, 1.02))
 ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False, fontsize=9)
 plt.show()
 for skill in (-3, -1, 1, 3, 5, 7):
     right = np.mean([1 / (1 + math.exp(d - skill)) for d in difficulties])
-    shares = [alive(skill, d) for d in difficulties]
+    shares = [teaching(skill, d) for d in difficulties]
     parts = ", ".join(f"{n} {share:.2f}" for n, share in zip(names, shares))
-    print(f"skill {skill:2}: {right:4.0%} right; alive: {parts}; all {np.mean(shares):.2f}")
+    print(f"skill {skill:2}: {right:4.0%} right; groups that teach: {parts}; all {np.mean(shares):.2f}")
 
 # %% [markdown]
-# See the hills move from left to right. For the weak model only the easy questions have groups that are
-# alive; then those fall silent, since they are solved, and the medium and the hard ones wake up in turn.
-# Nobody sorted the questions: the dead groups did it. This is the **implicit curriculum** of GRPO.
+# See the hills move from left to right. For the weak model only the easy questions have groups that teach; then
+# those are solved, and the medium and the hard ones take over in turn. Nobody sorted the questions: the dead
+# groups did it. This is the **implicit curriculum** of GRPO.
 #
-# See also the black curve at its left end: almost nothing is alive when the model is weak, so a run begins
-# slowly, then the signal grows denser as the model improves, and thins out again at the end when there is
-# nothing left to learn. If a run does not start at all, look at this first.
+# See also the black curve at its left end: a weak model has little to learn from, so a run begins slowly,
+# then the signal grows denser, and thins out at the end. If a run does not start at all, look at this first.
 
 # %% [markdown]
-# ### When most groups are dead: shaping the reward
+# ### When most groups are dead: shaping the reward (optional)
 #
-# At $p = .1$ and $G = 8$, 43 % of the groups are dead, nearly all of them because nobody was right. A
-# tempting way out: pay a little for something easier. Say, .1 for an answer in the right format, which half
-# of the answers have.
+# At $p = .1$ and $G = 8$, most groups that are dead are so because nobody was right. A tempting way out: pay a
+# little for something easier. Say, .1 for an answer in the right format, which half of the answers have.
 #
 # **Predict** two things: how many groups are dead then? And in a group where *nobody* was right, how large is
 # the advantage that a well-formatted wrong answer gets from its bonus of .1?
@@ -1233,7 +1350,7 @@ correct = (torch.rand(2000, 8, generator=draw) < 0.1).float()  # 2,000 groups of
 tidy = (torch.rand(2000, 8, generator=draw) < 0.5).float()
 ids = torch.arange(2000).repeat_interleave(8)
 nobody = correct.sum(1) == 0
-for name, rewards in {"right or wrong": correct, "plus .1 for format": correct + 0.1 * tidy}.items():
+for name, rewards in {"right or wrong": correct, "plus .1 for format": correct + 0.1 * tidy, "plus .01": correct + 0.01 * tidy}.items():
     a = group_advantages(rewards.flatten(), ids).view(2000, 8)
     dead = (a.abs().max(1).values < 1e-4).float().mean()
     print(f"{name:20} dead groups: {dead:5.1%}")
@@ -1243,28 +1360,24 @@ for name, rewards in {"right or wrong": correct, "plus .1 for format": correct +
         print(f"   {where:19}", ", ".join(f"{k} {v:+.2f}" for k, v in means.items()))
 
 # %% [markdown]
-# The bonus wakes nearly all of the silent groups. But see what they say. In a group where nobody was right, a
-# tidy wrong answer gets an advantage near +1: the division by the std has blown the bonus of .1 up to full
-# size. Making it smaller would not change that (.01 gives the same). In those groups the model learns format
-# and nothing else.
+# With the bonus nearly all groups teach. But see what. In a group where nobody was right, a tidy wrong answer
+# gets an advantage near +1: the division by the std has blown the bonus of .1 up to full size, and .01 gives the
+# same. In those groups the model learns format and nothing else.
 #
-# That can be what you want for the first hundred steps: a model that cannot keep the format cannot earn the
-# other reward. But what you pay for is what you get, at full volume, wherever nothing else speaks. Other ways
-# out: more answers per question (your `smallest_group_size`), easier questions first, drawing again until the
-# group is alive (DAPO's dynamic sampling), credit for a partly right answer that grows with how right it is,
-# or a better start by supervised learning. Notebook 4 takes that last one.
+# That can be what you want for the first hundred steps: a model that cannot keep the format cannot earn the other
+# reward. But what you pay for is what you get. Other ways out: more answers per question (your
+# `smallest_group_size`), easier questions first, drawing *other* questions until the batch is full of groups that
+# teach (DAPO's dynamic sampling), credit that grows with how right an answer is, or a better start by supervised
+# learning. Notebook 4 takes that last one.
 
 # %% [markdown]
 # ## Part 4: in your own words
 #
-# ### Written answer: when would you still want a critic? (2 points)
+# ### Written answer: when would you still want a critic? (2 points, 7 minutes, ●●○)
 #
-# GRPO trains well without a critic, and spares its memory. Name **two** situations in which you would want
-# one all the same, and say for each **why** the group does not do there what a critic does. Four to six
-# sentences. Think of what you saw in this notebook: the blame for one step, the price of a group, the dead
-# groups.
-#
-# Write into the cell below; a person will read it.
+# GRPO trains well without a critic, and spares its memory. Name **two** situations in which you would want one all
+# the same, and say for each **why** the group does not do there what a critic does. Four to six sentences, into the
+# cell below; a person will read them. Think of the blame for one step, the price of a group, the dead groups.
 
 # %% answer when_a_critic [markdown] points=2
 # **A model answer.** A critic pays where *credit within an answer* matters. In a long chain of tool calls or
@@ -1286,19 +1399,16 @@ for name, rewards in {"right or wrong": correct, "plus .1 for format": correct +
 # %% [markdown]
 # ## What you have now
 #
-# Two ways to say what was to be expected, both written by you:
-#
-# - `gae_advantages`: a critic's surprises, summed with a fading weight. Credit for each step, at the cost of
-#   a second network.
+# - `gae_advantages`: a critic's surprises (TD errors), summed with a fading weight. Credit for each step, at the
+#   cost of a second network.
 # - `group_advantages`: how many standard deviations an answer is better than its siblings. One number for
 #   each answer, at the cost of a group.
 # - `dead_group_probability` and `smallest_group_size`: when a group has nothing to say, and how large it must
 #   be to have something.
 #
-# And some things that no formula shows: that small groups and extreme questions are loud, that one outlier
-# can silence seven answers, that a bonus speaks at full volume where nothing else does, and that six times
-# 0.9 is not six times the same.
+# And two things that no formula shows: the mean of a small group is a noisy baseline, and six times 0.9 is not
+# six times the same.
 #
 # **Next: notebook 2.** An advantage says more or less of this answer; it does not say how far to go. There
-# the policy moves several steps on the same batch, and the loss has to hold it back: the ratio, the clip, and
-# `compute_grpo_loss`. Keep `group_advantages` at hand.
+# the policy moves several steps on the same batch, and the loss has to hold it back: the ratio (the field's
+# *importance weight*), the clip, and `compute_grpo_loss`. Keep `group_advantages` at hand.

@@ -1147,7 +1147,7 @@ def about_equal_is_equal(rewards, group_ids, eps=1e-6):
 
 @mistake("group_advantages")
 def clamped_at_1e_4(rewards, group_ids, eps=1e-6):
-    """The std was kept above 1e-4, far above the eps that was asked for: small spreads lose their voice.
+    """The std was kept above 1e-4, far above the eps that was asked for: small spreads shrink.
 
     Hint: Small is not equal. Which argument says from where on a std is too small to divide by?
     """
@@ -1465,7 +1465,7 @@ def dead_as_if_independent(p, group_size):
 
 @mistake("dead_group_probability")
 def dead_alive(p, group_size):
-    """The probability that a group is alive came out, not that of a dead one.
+    """The probability that a group can teach came out, not that of a dead one.
 
     Hint: Should it grow or shrink when the group gets larger?
     """
@@ -1782,7 +1782,7 @@ def size_right_answers_only(p, target):
 
 @mistake("smallest_group_size")
 def size_target_alive(p, target):
-    """The target was read as the share of groups that are alive.
+    """The target was read as the share of groups that are not dead.
 
     Hint: Read the row of target in the table once more: of which groups is it the largest share?
     """
@@ -1921,7 +1921,7 @@ def size_search_ends(p, target):
 def size_near_the_ends_is_none(p, target):
     """No size was returned for a p close to 0 or 1, as if it were 0 or 1 itself.
 
-    Hint: At p = .005 some groups are alive. Which two values of p leave none?
+    Hint: At p = .005 some groups are not dead. Which two values of p leave none?
     """
     if p < 0.01 or p > 0.99:
         return None

@@ -16,7 +16,7 @@
 # | | |
 # |---|---|
 # | **Difficulty** | Medium: little code, several traps |
-# | **Time** | TIME |
+# | **Time** | About 105 minutes: 75 for the exercises, the rest to read and guess; the sections marked (optional) take 10 more |
 # | **You should know** | Notebooks 1 and 2: the group's advantages, the ratio, the clip |
 # | **You will write** | `kl_estimates`, `masked_mean`, `grpo_objective`, `adapt_beta` |
 # | **Next** | Notebook 4: a model learns to think, with the code you have written |
@@ -32,7 +32,7 @@ import torch
 
 SEED = 0  # draws of the hidden tests; a class has its own
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"  # told apart by everyone
-mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
+mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]) + mpl.cycler(ls=["-", "--", "-.", ":", (0, (6, 1)), (0, (3, 1, 1, 1, 1, 1))]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
 
 # %% [markdown]
 # ## A price on drifting away
@@ -72,7 +72,7 @@ print(f"KL(policy || reference) = {exact_kl(POLICY, REFERENCE):.4f}")
 print(f"KL(reference || policy) = {exact_kl(REFERENCE, POLICY):.4f}")
 tokens = np.arange(5)
 plt.bar(tokens - 0.2, POLICY.numpy(), 0.4, label="policy")
-plt.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, label="reference")
+plt.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, hatch="//", label="reference")
 plt.xlabel("token")
 plt.ylabel("probability")
 plt.title("Five tokens, two models")
@@ -426,10 +426,10 @@ print(f"\nk3 with its ratio upside down: expectation {(upside_down * POLICY).sum
 # %% show averages_over_64_tokens
 draw = torch.Generator().manual_seed(0)
 drawn = torch.multinomial(POLICY, 2000 * 64, replacement=True, generator=draw).view(2000, 64)
-for row, name in zip(kl_estimates(POLICY.log(), REFERENCE.log()), ("k1", "k2", "k3")):
+for row, name, style in zip(kl_estimates(POLICY.log(), REFERENCE.log()), ("k1", "k2", "k3"), ("-", "--", "-.")):
     averages = row[drawn].mean(1).numpy()
     print(f"{name}: mean of the averages {averages.mean():.4f}, standard deviation {averages.std():.4f}, below 0: {(averages < 0).sum()}")
-    plt.hist(averages, bins=np.arange(-0.1, 0.6, 0.01), histtype="stepfilled", alpha=0.6, label=name)
+    plt.hist(averages, bins=np.arange(-0.1, 0.6, 0.01), histtype="step", lw=1.6, ls=style, label=name)
 plt.axvline(exact_kl(POLICY, REFERENCE).item(), color="black", lw=1)
 plt.xlabel("average over 64 tokens (nats); the line is the exact KL")
 plt.ylabel("batches")
@@ -441,7 +441,7 @@ plt.show()
 # The wide hill is $k_1$: it spills below 0, 13 times in 2,000, a negative "distance" from an estimator that is right on
 # average. $k_3$ is as right and six times as narrow (0.0147 against 0.0867).
 #
-# ### Is k3 always the quiet one? (optional)
+# ### Is k3 always the narrow one? (optional)
 #
 # Not always, and this is worth knowing before you trust a KL plot. Let the policy drift: $\pi \propto \pi_{\text{ref}}\, e^{s u}$
 # with a fixed direction $u$ and a growing strength $s$. Before you run: what happens to the spread of $k_3$ when the
@@ -464,16 +464,16 @@ for s in strengths:
     table.append(torch.cat([m, ((k - m[:, None]) ** 2 * p).sum(1).sqrt()]))
 table = torch.stack(table).numpy()
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True)
-for i, (name, style) in enumerate((("k1", "-"), ("k2", "-"), ("k3", "--"))):
-    left.plot(strengths, table[:, i], style, label=name)
-    right.plot(strengths, table[:, 3 + i], style, label=name)
+for i, name in enumerate(("k1", "k2", "k3")):
+    left.plot(strengths, table[:, i], label=name)
+    right.plot(strengths, table[:, 3 + i], label=name)
 left.set(xlabel="strength of the drift", ylabel="expectation (nats)", title="k1 and k3 lie on each other")
-right.set(xlabel="strength of the drift", ylabel="standard deviation (nats)", title="k3 is quiet near home only")
+right.set(xlabel="strength of the drift", ylabel="standard deviation (nats)", title="k3 is narrow near the reference only")
 left.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# Near the reference $k_3$ is by far the quietest; far away its $e^{d}$ is the ratio of a common token to a rare one,
+# Near the reference $k_3$ has by far the smallest spread; far away its $e^{d}$ is the ratio of a common token to a rare one,
 # and it becomes the noisiest. Here is what each token would report, first for a drift of 1, then in a picture that you
 # can move, where sliders are available:
 
@@ -484,11 +484,11 @@ def draw_drift(strength=1.0):
     k = torch.stack(kl_estimates(p.log(), REFERENCE.log()))
     fig, (left, right) = plt.subplots(1, 2, figsize=(9, 2.8))
     left.bar(tokens - 0.2, p.numpy(), 0.4, label="policy")
-    left.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, label="reference")
+    left.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, hatch="//", label="reference")
     left.set(xlabel="token", ylabel="probability", ylim=(0, 1), title=f"drift {strength:.1f}, KL {exact_kl(p, REFERENCE):.3f}")
     left.legend(frameon=False)
     for i, name in enumerate(("k1", "k2", "k3")):
-        right.bar(tokens + 0.27 * (i - 1), k[i].numpy(), 0.27, label=name)
+        right.bar(tokens + 0.27 * (i - 1), k[i].numpy(), 0.27, hatch=("", "//", "..")[i], label=name)
     right.axhline(0, color="black", lw=0.6)
     right.set(xlabel="token", ylabel="estimate (nats)", title="what each token would report")
     right.legend(frameon=False)
@@ -496,6 +496,9 @@ def draw_drift(strength=1.0):
 
 
 tokens = np.arange(5)
+for strength in (1.0, 3.0):
+    p = drifted(strength)
+    print(f"drift {strength}: token 4 is one in {1 / p[4]:,.0f}, with a k3 of {kl_estimates(p.log(), REFERENCE.log())[2][4]:.0f}")
 draw_drift(1.0)
 
 # %% show drift_slider
@@ -508,8 +511,7 @@ except ImportError:
     draw_drift(3.0)
 
 # %% [markdown]
-# At a drift of 3, token 4 is about one in 1,600 under the policy, and the $k_3$ that it would report, should it be sampled
-# once, is about 150. That is where spikes in a KL plot come from.
+# At a drift of 3, token 4 is one in 1,603 under the policy, and the $k_3$ that it reports, should it be sampled once, is 150. That is where spikes in a KL plot come from.
 #
 # ### Samples of an older policy
 #
@@ -609,7 +611,7 @@ x = np.linspace(-2e-3, 2e-3, 4001).astype(np.float32)
 print(f"the smallest exp(d) - d - 1 for d between -0.002 and 0.002: {(np.exp(x) - x - one).min():.0e}")
 
 # %% [markdown]
-# The plain formula is off in the third digit at 0.01 and has none left at 0.0001; it even turns negative, so never
+# The plain formula is off in the third digit at the first $d$ and has none left at the last; it even turns negative, so never
 # assert that a KL is not negative. `torch.expm1`, which is $e^d - 1$ in one piece, keeps the digits. The checks above
 # take both, because the *gradient* is fine either way; but if your KL plot shows a staircase in the first steps, this
 # is why.
@@ -823,8 +825,8 @@ for i, length in enumerate(lengths):
 plt.loglog(lengths, pull["sum"], "o-", label="beta x sum")
 plt.loglog(lengths, pull["mean"], "s-", label="beta x mean")
 plt.xlabel("tokens in the answer")
-plt.ylabel("size of the KL gradient (norm, nats per nat)")
-plt.title("The same beta, summed and averaged")
+plt.ylabel("norm of the KL gradient")
+plt.title("The same beta: summed, it grows with the answer")
 plt.legend(frameon=False)
 plt.show()
 
@@ -917,7 +919,7 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # | 5 | padding of NaN, infinity, or numbers whose `exp` overflows, in all three log-probs: neither the loss, nor its gradient (0 in the padding), nor a metric notices. A line at the top of step 1 | |
 #
 # - A response without tokens contributes 0, and counts in $N$. A batch without any token has loss 0.
-# - The log-prob of a token may be far below -100 (its probability is then 0 in float32, its ratio is not).
+# - The log-prob of a token may be -110 or less (its probability is then 0 in float32, its ratio is not).
 # - Nothing is bounded but by the clip of the formula, however large a ratio, a $k_3$ or an advantage becomes.
 # - The inputs are not changed.
 #
@@ -1048,6 +1050,11 @@ def grpo_objective(
     return loss, metrics
     ### END SOLUTION
 
+
+# %% show worked_example
+new = torch.tensor([[-1.0, -1.0]])
+loss, metrics = grpo_objective(new, new - torch.tensor([[1.5, 1.0]]).log(), new + torch.tensor([[1.0, 0.0]]), torch.ones(1), torch.ones(1, 2))
+print(f"the worked example: loss {loss.item():.4f}, " + ", ".join(f"{name} {float(x):.4f}" for name, x in metrics.items()))
 
 # %% check pessimistic_surrogate points=2
 # Step 1: without the KL, the loss is minus the mean of the pessimistic surrogate.
@@ -1435,6 +1442,7 @@ def train(beta, steps=100, inner_epochs=2, adapt=None, wanted=4, scale=1.0, divi
     return np.array(history)
 
 
+print(f"the most that there is to pay: log 10 = {math.log(10):.2f} nats")
 betas = (0.0, 0.04, 0.12, 0.36, 1.1, 3.2)
 runs = {beta: train(beta).T for beta in betas}
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
@@ -1481,7 +1489,7 @@ for wanted in (1, 0, 4):
 # | It depends on difficulty | Yes: at one $\beta$ the rarest token ends with the smallest share (about .30 against .51) and the most nats (.15 against .10). What a price buys depends on the task |
 # | PPO's $\beta$ can be kept | No: other estimator, other place, other scale (*Where the KL sits*) |
 # | GRPO needs the KL more than PPO, since no critic smooths | A critic is a baseline: it makes *advantages* less noisy and holds no policy back. What holds a single step is the clip; what holds the sum of all steps is the KL, in both. Many GRPO recipes (DAPO, Dr. GRPO) do without it |
-# | Too small a $\beta$ invites reward hacking | Where the reward can be fooled, yes. Notebook 4 shows it: against a lenient verifier the usual $\beta$ gives way, and a much larger one holds. Where the reward is true, a small one does no harm |
+# | Too small a $\beta$ invites reward hacking | Where the reward can be fooled, yes. Notebook 4 shows it: against a lenient verifier the usual $\beta$ gives way, and a much larger one holds. Where the reward is right, many runs do with none |
 #
 # What people do besides: *clip the KL* (cap $k_3$ or $d$ of a token, so that one odd token cannot own the batch; beyond
 # the cap it pulls no more), *add an entropy bonus* (subtract a little of the policy's entropy from the loss, against
@@ -1590,6 +1598,7 @@ def toward_one_nat(beta, kl):
     return adapt_beta(beta, kl, target=1.0)
 
 
+print(f"the worked number: {adapt_beta(0.04, 0.03, 0.02):.5f}")
 runs = {beta: train(beta, steps=200, adapt=toward_one_nat).T for beta in (0.03, 0.3, 1.0)}
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
 for beta, (reward, kl, path) in runs.items():
@@ -1604,9 +1613,9 @@ plt.show()
 
 # %% [markdown]
 # All three end at a $\beta$ of about 0.37 and a KL of about 1.0, as the sweep had it. Look at the way there. At first the
-# policy has not moved, the KL is far below its target, and $\beta$ *falls*, by up to 10 % a step, to less than a third
+# policy has not moved, the KL is far below its target, and $\beta$ *falls*, by up to a tenth a step, to less than a third
 # of where it began. When the policy moves, $\beta$ comes back no faster: the KL shoots past its target, to about
-# 2.2, 1.9 and 1.4 nats, and $\beta$ past its own. `rate=0.03` is calmer: try it. A controller holds the drift you
+# 2.2, 1.9 and 1.4 nats, and $\beta$ past its own. A third of the `rate` is calmer: try it. A controller holds the drift you
 # chose, in the long run; it does not tell you which drift is good.
 #
 # ## Does it fit? (optional)
@@ -1650,7 +1659,8 @@ for part in variants["LoRA"]:
 def draw_memory(**settings):
     parts = memory_of_a_run(**settings)
     plt.figure(figsize=(7, 2.8))
-    plt.barh(list(parts), list(parts.values()), color=[BLUE] * 8 + [ORANGE])
+    bars = plt.barh(list(parts), list(parts.values()), color=[BLUE] * 8 + [ORANGE])
+    plt.bar_label(bars, fmt="%.1f", padding=3)
     plt.axvline(80, color="black", lw=0.8, ls=":")
     plt.gca().invert_yaxis()
     plt.xlabel("GB; the dotted line is a card of 80")
@@ -1681,8 +1691,8 @@ except ImportError:
 # weight. The batch is small beside it. So the advice "take B 4 and G 8" shrinks the cache from 7.5 to 1.9 GB and
 # changes the sum hardly at all; it buys time and, with it, noise. What helps: *8-bit states* (68 GB, and the weights are
 # then stepped in bfloat16), *LoRA* (23 GB: 0.5 % of the weights are trained, and the reference comes free), *offloading*
-# states or reference to the CPU's memory, more cards, $\beta = 0$. And micro-batches: the logits of all 128 answers at
-# once would be the 74 GiB of the beginning.
+# states or reference to the CPU's memory, more cards, $\beta = 0$. And micro-batches: the logits of all answers at
+# once would be the table of the beginning.
 #
 # ## What you have now
 #

@@ -364,9 +364,12 @@ assert close(kl_estimates(tiny, torch.zeros(5))[2], tiny.double() ** 2 / 2, 1e-6
 # %% [markdown]
 # ### What they look like
 #
-# What you found: $r = e^{-\ell} = \pi_{\text{ref}}/\pi$, since $\sum_x \pi(x) \frac{\pi_{\text{ref}}(x)}{\pi(x)} =
-# \sum_x \pi_{\text{ref}}(x) = 1$; and $c = 1$, since the slopes $1$ and $-c$ must cancel at $\ell = 0$. Most code
-# writes it with $d = -\ell = \log\pi_{\text{ref}} - \log\pi$:
+# What you found: $r = e^{-\ell} = \pi_{\text{ref}}/\pi$, because its average over the policy's samples is
+#
+# $$\sum_x \pi(x)\, \frac{\pi_{\text{ref}}(x)}{\pi(x)} = \sum_x \pi_{\text{ref}}(x) = 1,$$
+#
+# and $c = 1$, because the slopes $1$ and $-c$ must cancel at $\ell = 0$. Most code writes $k_3$ with
+# $d = -\ell = \log\pi_{\text{ref}} - \log\pi$:
 #
 # $$k_3 = e^{d} - d - 1$$
 #

@@ -46,8 +46,8 @@ mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(c
 # $$\operatorname{KL}(\pi \,\|\, \pi_{\text{ref}}) = \sum_x \pi(x)\, \log \frac{\pi(x)}{\pi_{\text{ref}}(x)}$$
 #
 # In words: sample from the policy, and ask of every token how much more likely the policy found it than the
-# reference did; then average. The unit is the *nat* (from the natural logarithm). It is 0 when the two agree and
-# positive otherwise, and it is not symmetric: to sample from the *reference* and ask the same the other way round
+# reference did; then average. The unit is the *nat* (from the natural logarithm). The KL is 0 when the two agree
+# and positive otherwise, and it is not symmetric: to sample from the *reference* and ask the same the other way round
 # gives another number.
 #
 # All through the first half of this notebook we play with a vocabulary of five tokens. So small a world can be
@@ -91,7 +91,7 @@ plt.show()
 # tables of log-probs take?
 
 # %% show what_a_cache_costs
-prompts, answers, length, vocabulary = 8, 16, 1024, 151_936  # the vocabulary of the Qwen2.5 models
+prompts, answers, length, vocabulary = 8, 16, 1024, 151_936  # the vocabulary of the smaller Qwen2.5 models
 sampled = prompts * answers * length  # one number a token
 print(f"sampled tokens only: {sampled:>14,} floats ({sampled / 2**10:.0f} K) = {sampled * 4 / 2**10:,.0f} KiB in float32")
 print(f"whole vocabulary:    {sampled * vocabulary:>14,} floats = {sampled * vocabulary * 4 / 2**30:,.1f} GiB in float32")
@@ -144,7 +144,7 @@ print(f"by the clock of this machine, for 4 updates of a small model: saved {1 -
 
 # %% [markdown]
 # With one update a batch there is nothing to save: the reference runs once either way. With 4 it is 13 units of 16,
-# a saving of 19 % (the clock agrees, roughly), and it never passes a quarter of the *updates*; sampling, mostly the longest part of a step, is not
+# a saving of 19 % (the clock of an idle machine agrees, roughly), and it never passes a quarter of the *updates*; sampling, mostly the longest part of a step, is not
 # counted yet. So 30 % of a run is out of reach. What saves a whole pass in every case is $\beta = 0$: then no reference is
 # needed. The policy's own log-probs cannot be cached: they change with every step, and they carry the gradient.
 #
@@ -735,7 +735,7 @@ values = torch.tensor([[1.0, 2.0, nan], [3.0, inf, -inf], [4.0, 9.0, 9.0]])
 mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
 got = [masked_mean(values.clone(), mask.clone(), dim=1), masked_mean(values.clone(), mask.clone())]
 rows = ["row 1 (1, 2, nan in the padding)", "row 2 (3, inf and -inf in the padding)", "row 3 (4, 9 and 9 in the padding)"]
-assert close(got[0], [1.5, 3.0, 4.0]), f"along dim=1, {beside(got[0], [1.5, 3.0, 4.0], rows)}. What is NaN times 0?"
+assert close(got[0], [1.5, 3.0, 4.0]), f"the means along dim=1. {beside(got[0], [1.5, 3.0, 4.0], rows)}. What is NaN times 0?"
 assert close(got[1], 2.5), f"the real values are 1, 2, 3 and 4: expected a mean of 2.5, not {numbers(got[1])}. What is NaN times 0?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 12)
@@ -1195,7 +1195,7 @@ got = []
 for how in ("sequence", "token"):
     arguments = [x.clone() for x in (log_probs, log_probs, ref_log_probs, torch.tensor([1.0, -1.0]), mask)]
     got.append(loss_and_metrics(grpo_objective(*arguments, beta=1.0, aggregate=how, max_length=16))[0])
-assert close(torch.stack(got), expected[:2], 1e-4), f"max_length = 16, which is for \"constant\" alone. {beside(got, expected, ways, 1e-4)}"
+assert close(torch.stack(got), expected[:2], 1e-4), f"max_length = 16, which is for \"constant\" alone. {beside(got, expected[:2], ways, 1e-4)}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 23)
 for _ in range(4):

@@ -1,16 +1,22 @@
 # %% [markdown]
 # # 3. The k3 KL estimator
 #
-# A policy that is paid for reward will do anything for it, including forgetting how to write. GRPO keeps it on a
-# leash: a penalty for every step away from a frozen copy of itself, the **reference**. The leash is one short
-# formula, $e^d - d - 1$, and it hides more than it shows: why this formula and not the obvious one, which
-# divergence it really pulls on, what a single NaN in the padding does to it, and how tight to hold it. At the end
-# of this notebook you have written the whole objective of GRPO, and you can say what each of its terms does.
+# A policy that is paid for reward will do anything for it, including forgetting how to write. GRPO charges it for
+# every step away from a frozen copy of itself, the **reference**. The charge is one short formula, $k_3$, and it
+# hides more than it shows: why this formula and not the obvious one, which divergence it really pulls on, what a
+# single NaN in the padding does to it, and how much to charge. At the end of this notebook you have written the whole
+# objective of GRPO, and you can say what each of its terms does.
+#
+# ```text
+# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
+#              4           4            1               2                3             4       notebook
+#                                                                  you are here
+# ```
 #
 # | | |
 # |---|---|
 # | **Difficulty** | Medium: little code, several traps |
-# | **Time** | About 90 minutes |
+# | **Time** | About 105 minutes: 75 for the exercises, the rest to read and guess; the sections marked (optional) take 10 more |
 # | **You should know** | Notebooks 1 and 2: the group's advantages, the ratio, the clip |
 # | **You will write** | `kl_estimates`, `masked_mean`, `grpo_objective`, `adapt_beta` |
 # | **Next** | Notebook 4: a model learns to think, with the code you have written |
@@ -26,19 +32,23 @@ import torch
 
 SEED = 0  # draws of the hidden tests; a class has its own
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"  # told apart by everyone
-mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
+mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]) + mpl.cycler(ls=["-", "--", "-.", ":", (0, (6, 1)), (0, (3, 1, 1, 1, 1, 1))]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
 
 # %% [markdown]
-# ## A leash for the policy
+# ## A price on drifting away
 #
 # Two models look at the same prompt. $\pi$ is the policy that we train. $\pi_{\text{ref}}$ is the model that it was
-# when we began; nobody trains it. How far apart are they? The usual measure is the Kullback-Leibler divergence:
+# when we began; nobody trains it. The habit of comparing the two comes from RLHF (reinforcement learning from human
+# feedback): there the reward is itself a model, and a text unlike any that it has seen can fool it.
+#
+# How far apart are they? The usual measure is the Kullback-Leibler divergence, KL for short:
 #
 # $$\operatorname{KL}(\pi \,\|\, \pi_{\text{ref}}) = \sum_x \pi(x)\, \log \frac{\pi(x)}{\pi_{\text{ref}}(x)}$$
 #
-# In words: let the policy speak, and ask of every token how much more likely the policy found it than the
-# reference did; then average. It is 0 when the two agree and positive otherwise, and it is not symmetric: to let
-# the *reference* speak and ask the same of the policy gives another number.
+# In words: sample from the policy, and ask of every token how much more likely the policy found it than the
+# reference did; then average. The unit is the *nat* (from the natural logarithm). The KL is 0 when the two agree
+# and positive otherwise, and it is not symmetric: to sample from the *reference* and ask the same the other way round
+# gives another number.
 #
 # All through the first half of this notebook we play with a vocabulary of five tokens. So small a world can be
 # counted out completely, and nothing has to be believed.
@@ -62,16 +72,16 @@ print(f"KL(policy || reference) = {exact_kl(POLICY, REFERENCE):.4f}")
 print(f"KL(reference || policy) = {exact_kl(REFERENCE, POLICY):.4f}")
 tokens = np.arange(5)
 plt.bar(tokens - 0.2, POLICY.numpy(), 0.4, label="policy")
-plt.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, label="reference")
+plt.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, hatch="//", label="reference")
 plt.xlabel("token")
 plt.ylabel("probability")
-plt.title("Five tokens, two opinions")
+plt.title("Five tokens, two models")
 plt.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# 0.2299 against 0.2039: alike here, and not the same. Keep both in mind. By the end of the next section you will
-# have caught GRPO's penalty pulling on the *other* one than most texts say.
+# 0.2299 against 0.2039: alike here, and not the same. Keep both in mind: in *What each does as a loss* you will catch
+# GRPO's penalty pulling on the second one.
 #
 # ## Why we estimate what we could compute
 #
@@ -81,20 +91,22 @@ plt.show()
 # tables of log-probs take?
 
 # %% show what_a_cache_costs
-prompts, answers, length, vocabulary = 8, 16, 1024, 151_936  # the vocabulary of the Qwen2.5 models
+prompts, answers, length, vocabulary = 8, 16, 1024, 151_936  # the vocabulary of the smaller Qwen2.5 models
 sampled = prompts * answers * length  # one number a token
-print(f"sampled tokens only: {sampled:>14,} floats = {sampled * 4 / 2**10:,.0f} KiB in float32")
+print(f"sampled tokens only: {sampled:>14,} floats ({sampled / 2**10:.0f} K) = {sampled * 4 / 2**10:,.0f} KiB in float32")
 print(f"whole vocabulary:    {sampled * vocabulary:>14,} floats = {sampled * vocabulary * 4 / 2**30:,.1f} GiB in float32")
 
 # %% [markdown]
-# Half a megabyte against 74 gigabytes. (You may meet the claim "128 M floats, 256 MB" for this very batch. Count
-# again: $8 \times 16 \times 1024$ is 131,072.) So we keep one number per sampled token and model, and estimate the KL
-# from those.
+# Half a megabyte against 74 gigabytes. (The figure "128 M floats, 256 MB" circulates for this very batch. It is
+# 128 K: an M has crept in.) So we keep one number per sampled token and model, and estimate the KL from those.
+#
+# ### The reference, once a batch (optional)
 #
 # That number is cheap to keep, and dear to make: the reference has to run over the whole batch once. But it is
-# *frozen*, so once is enough. If every batch is used for several inner epochs, compute the reference's log-probs
-# when the answers are sampled, put them beside the old log-probs, and reuse them. A small model is enough to see
-# what that saves. Guess before you run: with 4 inner epochs, which share of the time does the cache save?
+# *frozen*, so once is enough. If a batch is used for several inner epochs, compute the reference's log-probs when
+# the answers are sampled, put them beside the old log-probs, and reuse them. One reads that such a cache saves 30 %
+# of the time. Count: a forward pass is one unit of work, a backward pass about two. **Guess first**: what is saved
+# with one update a batch, with 4, with very many?
 
 # %% show reference_once
 torch.manual_seed(0)
@@ -123,42 +135,45 @@ def seconds_per_batch(policy, reference, tokens, inner_epochs, cached):
 
 policy, reference = small_model(), small_model()
 tokens = torch.randint(256, (16, 32))
-for inner_epochs in (1, 4):
-    rounds = [[seconds_per_batch(policy, reference, tokens, inner_epochs, c) for c in (False, True)] for _ in range(15)]
-    recomputed, cached = (1e3 * min(column) for column in zip(*rounds))  # the smallest time is the least disturbed
-    print(f"{inner_epochs} inner epochs: recomputed {recomputed:5.1f} ms, cached {cached:5.1f} ms, saved {1 - cached / recomputed:.0%}")
+for epochs in (1, 4, 100):
+    without, with_cache = epochs * (1 + 1 + 2), 1 + epochs * (1 + 2)
+    print(f"{epochs:3} updates a batch: {with_cache} units of work for {without}, saved {1 - with_cache / without:.0%}")
+rounds = [[seconds_per_batch(policy, reference, tokens, 4, cached) for cached in (False, True)] for _ in range(15)]
+recomputed, cached = (min(column) for column in zip(*rounds))  # the smallest time is the least disturbed
+print(f"by the clock of this machine, for 4 updates of a small model: saved {1 - cached / recomputed:.0%}")
 
 # %% [markdown]
-# With one inner epoch there is nothing to save (what you see there is the noise of the clock). With four, about a
-# fifth of the time of the updates is gone: a forward pass costs about half of a backward pass, so recomputing makes
-# $4 \times (2 + 1 + 1)$ units of work, and the cache makes $4 \times (2 + 1) + 1$: 13 of 16. The policy's own log-probs
-# cannot be cached: they change with every step, and they must carry the gradient.
+# With one update a batch there is nothing to save: the reference runs once either way. With 4 it is 13 units of 16,
+# a saving of 19 % (the clock of an idle machine agrees, roughly), and it never passes a quarter of the *updates*; sampling, mostly the longest part of a step, is not
+# counted yet. So 30 % of a run is out of reach. What saves a whole pass in every case is $\beta = 0$: then no reference is
+# needed. The policy's own log-probs cannot be cached: they change with every step, and they carry the gradient.
 #
 # ## Three ways to estimate it
 #
-# A token $x$ was sampled from the policy. We hold two numbers: $\log\pi(x)$ and $\log\pi_{\text{ref}}(x)$. Let
+# A token $x$ was sampled from the policy. We hold two numbers, $\log\pi(x)$ and $\log\pi_{\text{ref}}(x)$. Let
 #
-# $$\ell = \log \pi(x) - \log \pi_{\text{ref}}(x), \qquad d = -\ell = \log \pi_{\text{ref}}(x) - \log \pi(x).$$
+# $$\ell = \log \pi(x) - \log \pi_{\text{ref}}(x).$$
 #
-# John Schulman's note *Approximating KL Divergence* (2020) gives three estimates of the KL from one such token:
+# John Schulman's note *Approximating KL Divergence* (2020) gives three estimates of the KL from one such token. The
+# first two are quickly told:
 #
-# | | formula | where it comes from |
-# |---|---|---|
-# | $k_1$ | $\ell$ | the definition itself: the average of $\ell$ *is* the KL |
-# | $k_2$ | $\ell^2 / 2$ | the second-order approximation: always positive, nearly right for small $\ell$ |
-# | $k_3$ | $e^{-\ell} - 1 + \ell \;=\; e^{d} - d - 1$ | $k_1$, plus something that is 0 on average, so that the sum is never negative |
+# - $k_1 = \ell$ is the definition itself: the average of $\ell$ *is* the KL. But a single $\ell$ is often negative.
+# - $k_2 = \ell^2 / 2$ is the second-order approximation: never negative, and nearly right for small $\ell$.
 #
-# What is the "something" in $k_3$? $e^{-\ell} = \pi_{\text{ref}}(x) / \pi(x)$, and averaged over the policy's own
-# samples that is $\sum_x \pi(x) \frac{\pi_{\text{ref}}(x)}{\pi(x)} = \sum_x \pi_{\text{ref}}(x) = 1$. So $e^{-\ell} - 1$ averages to
-# 0. It leaves the mean of $k_1$ where it was and pulls against its noise: where $\ell$ is negative, $e^{-\ell} - 1$ is
-# positive. (Statisticians call it a control variate.)
+# The third starts from $k_1$ and adds something that takes the negative values away and leaves the average alone:
 #
-# **Mind the direction.** In $k_3$ the ratio is *reference over policy*, upside down compared with the ratio of the
-# clip, and $d$ has the opposite sign of $k_1$. To turn it round is a real, published bug. And
-# $\log\pi_{\text{ref}} - \log\pi$ by itself, which some texts call "the KL per token", is *minus* $k_1$.
+# $$k_3 = k_1 + c\,(r - 1)$$
+#
+# Here $r$ is one of the two ratios between the models, $\pi(x)/\pi_{\text{ref}}(x)$ or $\pi_{\text{ref}}(x)/\pi(x)$, and $c$ is
+# a number. **Which ratio and which number is yours to find.** Two properties settle it:
+#
+# 1. *Right on average*: over the policy's own samples the added part averages to 0, for any two models. So $r$ must
+#    average to 1. Which of the two ratios does?
+# 2. *Never negative*, and 0 where the two models agree. So $k_3$, drawn against $\ell$, has its lowest point at
+#    $\ell = 0$. Which slope must it have there, and which $c$ gives it?
 
 # %% [markdown]
-# ### Exercise: `kl_estimates` (6 points)
+# ### Exercise: `kl_estimates` (6 points, 15 minutes, ●●○)
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -168,16 +183,29 @@ for inner_epochs in (1, 4):
 # Returns three tensors of that shape, `k1, k2, k3`, one number per sample, not averaged.
 #
 # A worked number: a token with $\log\pi = -2$ and $\log\pi_{\text{ref}} = -1$ has $\ell = -1$, so
-# $k_1 = -1$, $k_2 = 0.5$ and $k_3 = e - 2 = 0.718$. (The other way round, $\ell = 1$, it is $1, 0.5, 0.368$.)
+# $k_1 = -1$, $k_2 = 0.5$ and $k_3 = 0.718$. (The other way round, $\ell = 1$, it is $1, 0.5, 0.368$.) Does what you
+# found give both?
 #
 # - All three are differentiable with respect to `log_probs`: we shall use each as a loss and see what it does.
 # - Any two log-probs will do: nothing is bounded, however far apart they are.
 # - float64 in, float64 accuracy out. The inputs are not changed.
 #
-# <details><summary>A hint</summary>
+# <details data-checks="three_numbers_per_sample right_on_average"><summary>A hint: which ratio</summary>
 #
-# Give $\ell$ a name, on one line, and write each of the three formulas once with it. Then try $\ell = 1$ by hand:
-# $k_3$ must be smaller there (0.368) than at $\ell = -1$ (0.718).
+# The average of r over the policy's samples is the sum of policy(x) times r(x) over the vocabulary. Write that sum
+# down for both ratios and cancel what cancels. One of the two is 1, whatever the models are.
+# </details>
+#
+# <details data-checks="three_numbers_per_sample right_on_average each_can_be_a_loss"><summary>A hint: which number</summary>
+#
+# In terms of the log-ratio l, the two ratios are exp(l) and exp(-l). At l = 0 their slopes are 1 and -1, and that of k1 is
+# 1. At the lowest point of a curve the slopes of its parts add up to 0.
+# </details>
+#
+# <details data-checks="each_can_be_a_loss any_shape_full_precision"><summary>A hint: the code</summary>
+#
+# One line for the log-ratio, one for each estimate. Subtract the log-probs before you take an exp: the exp of -5000
+# alone is 0. Nothing here needs detach, float() or a loop.
 # </details>
 
 # %% given reading_answers
@@ -197,6 +225,18 @@ def numbers(x):
         return "[" + ", ".join(numbers(row) for row in x) + "]" if x.dim() else f"{x.item() + 0.0:.5g}"
     except (TypeError, ValueError, RuntimeError):
         return repr(x)[:80]
+
+
+def beside(got, expected, names, tolerance=1e-5):
+    """What came beside what was expected, one by one, where the two differ."""
+    try:
+        alike = [torch.as_tensor(x).shape for x in got] == [torch.as_tensor(x).shape for x in expected]
+    except TypeError:
+        alike = False
+    if not alike:
+        return f"{numbers(got)}, expected {numbers(expected)}"
+    told = [(name, g, e) for name, g, e in zip(names, got, expected) if not close(g, e, tolerance)]
+    return "; ".join(f"{name}: {numbers(g)}, expected {numbers(e)}" for name, g, e in told[:4]) + (" ..." if len(told) > 4 else "")
 
 
 def three_tensors(result, shape):
@@ -226,22 +266,21 @@ log_probs, ref_log_probs = torch.tensor([-0.5, -2.0, -1.0, -3.0]), torch.tensor(
 given, given_ref = log_probs.clone(), ref_log_probs.clone()
 got = kl_estimates(given, given_ref)
 got = three_tensors(got, (4,))
-assert close(got[0], [1.0, -1.0, 0.0, -0.5]), (
-    f"k1 is {numbers(got[0])}; expected 1, -1, 0, -0.5. It is positive where the policy likes the token more than the reference."
-)
-assert close(got[1], [0.5, 0.5, 0.0, 0.125]), f"k2 is {numbers(got[1])}; expected 0.5, 0.5, 0, 0.125. Is it half of a square?"
-assert close(got[2], [0.3679, 0.7183, 0.0, 0.1487], 1e-4), (
-    f"k3 is {numbers(got[2])}; expected 0.3679, 0.7183, 0, 0.1487. Which of the two models stands on top in its ratio?"
-)
+tokens = ["token 1 (l = 1)", "token 2 (l = -1)", "token 3 (l = 0)", "token 4 (l = -0.5)"]
+expected = torch.tensor([[1.0, -1.0, 0.0, -0.5], [0.5, 0.5, 0.0, 0.125], [0.3679, 0.7183, 0.0, 0.1487]])
+assert close(got[0], expected[0]), f"k1 of {beside(got[0], expected[0], tokens)}. It is positive where the policy likes the token more than the reference."
+assert close(got[1], expected[1]), f"k2 of {beside(got[1], expected[1], tokens)}. Is it half of a square?"
+assert close(got[2], expected[2], 1e-4), f"k3 of {beside(got[2], expected[2], tokens, 1e-4)}. Which ratio averages to 1, and which c makes 0 the lowest point?"
 got = (given, given_ref)  # as they are afterwards
 assert torch.equal(given, log_probs) and torch.equal(given_ref, ref_log_probs), (
-    f"the log-probs that came in were changed, to {numbers(given)} and {numbers(given_ref)}. Somebody still needs them: which line writes into them?"
+    f"the log-probs that came in were changed, to {numbers(given)} and {numbers(given_ref)}. Which line writes into them?"
 )
 far = torch.tensor([-1.0, -19.0])
 got = three_tensors(kl_estimates(far.clone(), far.flip(0)), (2,))
-assert close(got[:2], [[18.0, -18.0], [162.0, 162.0]], 1e-3) and close(got[2] / torch.tensor([17.0, 65659950.0]), [1.0, 1.0], 1e-4), (
-    f"for log-probs 18 apart, either way, the three are {numbers(got)}; expected 18 and -18, 162 and 162, 17 and 6.566e+07. Is something bounded?"
-)
+expected = torch.tensor([[18.0, -18.0], [162.0, 162.0], [17.0, 65659950.0]])
+for k, mine, right in zip(("k1", "k2", "k3"), got, expected):
+    apart = ["a token 18 nats above the reference", "a token 18 nats below it"]
+    assert close(mine / right, [1.0, 1.0], 1e-4), f"{k} of {beside(mine, right, apart, 1e-3)}. Is something bounded?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
 for _ in range(10):
@@ -264,7 +303,7 @@ for _ in range(10):
 k = three_tensors(kl_estimates(POLICY.log(), REFERENCE.log()), (5,))
 got = (k * POLICY).sum(1)
 assert close(got[0], 0.2299, 1e-3), f"k1 averages {got[0]:.4f} over the policy's tokens; the KL is 0.2299. Which model is measured against which?"
-assert close(got[2], 0.2299, 1e-3), f"k3 averages {got[2]:.4f} over the policy's tokens; the KL is 0.2299. What was it that averages to 1?"
+assert close(got[2], 0.2299, 1e-3), f"k3 averages {got[2]:.4f} over the policy's tokens; the KL is 0.2299. Which of the two ratios averages to 1?"
 assert close(got[1], 0.2686, 1e-3), f"k2 averages {got[1]:.4f}; expected 0.2686, near the KL but not equal to it"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
@@ -284,11 +323,10 @@ three_tensors(got, (4,))
 got = [k.requires_grad for k in estimates]
 assert all(got), f"no gradient to log_probs comes from {' and '.join(f'k{i}' for i in (1, 2, 3) if not got[i - 1])}: was something detached, or made into plain numbers?"
 got = torch.stack([torch.autograd.grad(k.sum(), log_probs, retain_graph=True)[0] for k in estimates])
-assert close(got[0], [1.0, 1.0, 1.0, 1.0]), f"the gradient of k1 is {numbers(got[0])}; k1 grows by 1 when the log-prob does"
-assert close(got[1], [1.0, -1.0, 0.2, -0.5]), f"the gradient of k2 is {numbers(got[1])}; expected 1, -1, 0.2, -0.5"
-assert close(got[2], [0.6321, -1.7183, 0.1813, -0.6487], 1e-4), (
-    f"the gradient of k3 is {numbers(got[2])}; expected 0.6321, -1.7183, 0.1813, -0.6487: downhill must lead to the reference"
-)
+expected = torch.tensor([[1.0, 1.0, 1.0, 1.0], [1.0, -1.0, 0.2, -0.5], [0.6321, -1.7183, 0.1813, -0.6487]])
+tokens = ["token 1 (l = 1)", "token 2 (l = -1)", "token 3 (l = 0.2)", "token 4 (l = -0.5)"]
+for k, mine, right in zip(("k1", "k2", "k3"), got, expected):
+    assert close(mine, right, 1e-4), f"the gradient of {k} at {beside(mine, right, tokens, 1e-4)}. Which slope has its formula there?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 2)
 for _ in range(5):
@@ -326,6 +364,21 @@ assert close(kl_estimates(tiny, torch.zeros(5))[2], tiny.double() ** 2 / 2, 1e-6
 # %% [markdown]
 # ### What they look like
 #
+# What you found: $r = e^{-\ell} = \pi_{\text{ref}}/\pi$, because its average over the policy's samples is
+#
+# $$\sum_x \pi(x)\, \frac{\pi_{\text{ref}}(x)}{\pi(x)} = \sum_x \pi_{\text{ref}}(x) = 1,$$
+#
+# and $c = 1$, because the slopes $1$ and $-c$ must cancel at $\ell = 0$. Most code writes $k_3$ with
+# $d = -\ell = \log\pi_{\text{ref}} - \log\pi$:
+#
+# $$k_3 = e^{d} - d - 1$$
+#
+# (Statisticians call the part that was added a control variate.) Trainers differ here, so our row of conventions:
+#
+# | | this course | others |
+# |---|---|---|
+# | the KL | $k_3$ to the reference, $d$ = reference - policy, per token, in the loss, on tokens of the policy | the GRPO paper: the same; TRL: the same, with $\beta = 0$ unless you set it; verl: $k_1$, $k_2$ or $k_3$ by a setting, cut off at 10; DAPO and Dr. GRPO: no KL; PPO in RLHF: $k_1$, in the reward |
+#
 # Three curves against $\ell$. Where do they touch, and which side of 0 do they take?
 
 # %% show three_curves
@@ -357,11 +410,18 @@ print(f"exact KL(policy || reference) {exact_kl(POLICY, REFERENCE):.4f}\n")
 print("      expectation   standard deviation   smallest   share of samples below 0")
 for name, m, s, row in zip(("k1", "k2", "k3"), mean, spread, k):
     print(f"{name}    {m:10.4f}   {s:18.4f}   {row.min():8.3f}   {POLICY[row < -1e-12].sum():10.2f}")
+upside_down = torch.stack(kl_estimates(REFERENCE.log(), POLICY.log()))[2]
+print(f"\nk3 with its ratio upside down: expectation {(upside_down * POLICY).sum():.4f}, smallest {upside_down.min():.3f}")
 
 # %% [markdown]
 # $k_1$: the right mean, but the largest spread, 0.70, three times the quantity itself, and half of its samples are
 # negative. $k_2$: small spread, never negative, and a mean of 0.2686 that is not the KL (0.2299). $k_3$: the right
 # mean, never negative, and here the smallest spread of all, 0.12.
+#
+# **Mind the direction.** The ratio in $k_3$ is *reference over policy*, upside down compared with the ratio of the
+# clip. Turned round, $e^{\ell} - \ell - 1$, it is never negative either, and 0 where the models agree: no single
+# number betrays it. Only its average does, 0.3409, which is not the KL. And
+# $\log\pi_{\text{ref}} - \log\pi$ by itself, sometimes called "the KL per token", is *minus* $k_1$.
 #
 # In training we see an average over a batch. So draw 64 tokens, average, write it down, and do it 2,000 times. Will
 # the average of $k_1$ over 64 tokens still be negative now and then?
@@ -369,10 +429,10 @@ for name, m, s, row in zip(("k1", "k2", "k3"), mean, spread, k):
 # %% show averages_over_64_tokens
 draw = torch.Generator().manual_seed(0)
 drawn = torch.multinomial(POLICY, 2000 * 64, replacement=True, generator=draw).view(2000, 64)
-for row, name in zip(kl_estimates(POLICY.log(), REFERENCE.log()), ("k1", "k2", "k3")):
+for row, name, style in zip(kl_estimates(POLICY.log(), REFERENCE.log()), ("k1", "k2", "k3"), ("-", "--", "-.")):
     averages = row[drawn].mean(1).numpy()
     print(f"{name}: mean of the averages {averages.mean():.4f}, standard deviation {averages.std():.4f}, below 0: {(averages < 0).sum()}")
-    plt.hist(averages, bins=np.arange(-0.1, 0.6, 0.01), histtype="stepfilled", alpha=0.6, label=name)
+    plt.hist(averages, bins=np.arange(-0.1, 0.6, 0.01), histtype="step", lw=1.6, ls=style, label=name)
 plt.axvline(exact_kl(POLICY, REFERENCE).item(), color="black", lw=1)
 plt.xlabel("average over 64 tokens (nats); the line is the exact KL")
 plt.ylabel("batches")
@@ -381,10 +441,10 @@ plt.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# The blue hill is wide enough to spill below 0, 13 times in 2,000: a negative "distance", from an estimator that is
-# right on average. Green is as right and six times as narrow.
+# The wide hill is $k_1$: it spills below 0, 13 times in 2,000, a negative "distance" from an estimator that is right on
+# average. $k_3$ is as right and six times as narrow (0.0147 against 0.0867).
 #
-# ### Is k3 always the quiet one?
+# ### Is k3 always the narrow one? (optional)
 #
 # Not always, and this is worth knowing before you trust a KL plot. Let the policy drift: $\pi \propto \pi_{\text{ref}}\, e^{s u}$
 # with a fixed direction $u$ and a growing strength $s$. Before you run: what happens to the spread of $k_3$ when the
@@ -407,16 +467,16 @@ for s in strengths:
     table.append(torch.cat([m, ((k - m[:, None]) ** 2 * p).sum(1).sqrt()]))
 table = torch.stack(table).numpy()
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True)
-for i, (name, style) in enumerate((("k1", "-"), ("k2", "-"), ("k3", "--"))):
-    left.plot(strengths, table[:, i], style, label=name)
-    right.plot(strengths, table[:, 3 + i], style, label=name)
+for i, name in enumerate(("k1", "k2", "k3")):
+    left.plot(strengths, table[:, i], label=name)
+    right.plot(strengths, table[:, 3 + i], label=name)
 left.set(xlabel="strength of the drift", ylabel="expectation (nats)", title="k1 and k3 lie on each other")
-right.set(xlabel="strength of the drift", ylabel="standard deviation (nats)", title="k3 is quiet near home only")
+right.set(xlabel="strength of the drift", ylabel="standard deviation (nats)", title="k3 is narrow near the reference only")
 left.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# Near the reference $k_3$ is by far the quietest; far away its $e^{d}$ is the ratio of a common token to a rare one,
+# Near the reference $k_3$ has by far the smallest spread; far away its $e^{d}$ is the ratio of a common token to a rare one,
 # and it becomes the noisiest. Here is what each token would report, first for a drift of 1, then in a picture that you
 # can move, where sliders are available:
 
@@ -427,11 +487,11 @@ def draw_drift(strength=1.0):
     k = torch.stack(kl_estimates(p.log(), REFERENCE.log()))
     fig, (left, right) = plt.subplots(1, 2, figsize=(9, 2.8))
     left.bar(tokens - 0.2, p.numpy(), 0.4, label="policy")
-    left.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, label="reference")
+    left.bar(tokens + 0.2, REFERENCE.numpy(), 0.4, hatch="//", label="reference")
     left.set(xlabel="token", ylabel="probability", ylim=(0, 1), title=f"drift {strength:.1f}, KL {exact_kl(p, REFERENCE):.3f}")
     left.legend(frameon=False)
     for i, name in enumerate(("k1", "k2", "k3")):
-        right.bar(tokens + 0.27 * (i - 1), k[i].numpy(), 0.27, label=name)
+        right.bar(tokens + 0.27 * (i - 1), k[i].numpy(), 0.27, hatch=("", "//", "..")[i], label=name)
     right.axhline(0, color="black", lw=0.6)
     right.set(xlabel="token", ylabel="estimate (nats)", title="what each token would report")
     right.legend(frameon=False)
@@ -439,6 +499,9 @@ def draw_drift(strength=1.0):
 
 
 tokens = np.arange(5)
+for strength in (1.0, 3.0):
+    p = drifted(strength)
+    print(f"drift {strength}: token 4 is one in {1 / p[4]:,.0f}, with a k3 of {kl_estimates(p.log(), REFERENCE.log())[2][4]:.0f}")
 draw_drift(1.0)
 
 # %% show drift_slider
@@ -451,13 +514,12 @@ except ImportError:
     draw_drift(3.0)
 
 # %% [markdown]
-# At a drift of 3, token 4 is about one in 1,600 under the policy, and the $k_3$ that it would report, should it be sampled
-# once, is about 150. That is where spikes in a KL plot come from.
+# At a drift of 3, token 4 is one in 1,603 under the policy, and the $k_3$ that it reports, should it be sampled once, is 150. That is where spikes in a KL plot come from.
 #
 # ### Samples of an older policy
 #
 # Everything so far was on tokens that the policy itself had sampled. In the second inner epoch that is no longer
-# true: the tokens come from $\pi_{\text{old}}$. Guess: do $k_1$ and $k_3$ still average to the KL?
+# true: the tokens come from $\pi_{\text{old}}$. **Guess**: do $k_1$ and $k_3$ still average to the KL?
 
 # %% show off_policy
 OLD = torch.tensor([0.30, 0.30, 0.15, 0.15, 0.10], dtype=torch.float64)  # the policy that sampled
@@ -470,7 +532,7 @@ for label, average in (("tokens of the policy itself", k @ POLICY), ("tokens of 
 
 # %% [markdown]
 # On old tokens all three are off: $k_1$ even turns negative on average (-0.0632), $k_3$ says 0.2068 instead of
-# 0.2299. The weight $\pi / \pi_{\text{old}}$ (the ratio of the clip!) restores every one of them exactly to its on-policy
+# 0.2299. The *importance weight* $\pi / \pi_{\text{old}}$ (the ratio of the clip!) restores each exactly to its on-policy
 # value, since $\sum_x \pi_{\text{old}} \frac{\pi}{\pi_{\text{old}}} k = \sum_x \pi\, k$. GRPO leaves the weight out; it trusts that
 # the policy is still near the old one. Later systems put it in (DeepSeek-V3.2 among them), and the next experiment
 # shows a second reason to.
@@ -531,28 +593,31 @@ plt.show()
 #
 # So the estimator with the biased value is the one with the "right" gradient; the one with the perfect value $k_1$ has
 # none at all; and GRPO's $k_3$, whose *value* is the KL from policy to reference, *pulls* along the KL from reference
-# to policy. Is that bad? Both are 0 at the same place only, both lead home. The forward one minds most about tokens
-# that the reference likes and the policy gave up (the lean to the left in the curves). Know it, and do not be
-# surprised. (All this holds on-policy: at the first inner step of each batch.)
+# to policy. Is that bad? Both are 0 where the two agree and nowhere else, so both lead back. The second one minds most
+# about tokens that the reference likes and the policy gave up (the lean to the left in the curves). (All this holds
+# on-policy: at the first inner step of each batch.)
 #
-# ### A digit lost
+# ### A digit lost (optional)
 #
 # Early in training $d$ is tiny, and float32 holds about seven digits. $e^d$ is then 1.000…, and subtracting 1 throws
-# away the digits that mattered. Here is $e^d - 1$ alone, written the short way and by the function that exists for
-# it, and then *your* $k_3$ beside the true $d^2/2$:
+# away the digits that mattered. Guess: what does $e^d - d - 1$, written as it stands, give at $d = 10^{-4}$? Below it
+# is beside the other order of the terms, *your* $k_3$, and $k_3$ to all digits (in float64):
 
 # %% show small_differences
-print("      d    exp(d) - 1      expm1(d)        your k3       d^2 / 2")
+one = np.float32(1)
+print("      d   exp(d) - d - 1   exp(d) - 1 - d     your k3      exact")
 for d in (1e-2, 1e-3, 1e-4):
     x = np.float32(d)
     yours = kl_estimates(torch.tensor(-d), torch.tensor(0.0))[2].item()
-    print(f"{d:7.0e}   {np.exp(x) - np.float32(1):.6e}   {np.expm1(x):.6e}   {yours:.3e}     {d * d / 2:.3e}")
+    print(f"{d:7.0e}   {np.exp(x) - x - one:14.3e}   {np.exp(x) - one - x:14.3e}   {yours:.3e}  {math.expm1(d) - d:.3e}")
+x = np.linspace(-2e-3, 2e-3, 4001).astype(np.float32)
+print(f"the smallest exp(d) - d - 1 for d between -0.002 and 0.002: {(np.exp(x) - x - one).min():.0e}")
 
 # %% [markdown]
-# Written with a plain `exp`, $k_3$ at $d = 10^{-4}$ comes out as 0 or as $1.7 \cdot 10^{-8}$, depending on the order of
-# the terms (and elsewhere even as $-6 \cdot 10^{-8}$: never assert that a KL is not negative). With `torch.expm1` it is
-# $5 \cdot 10^{-9}$, as it should be. The checks above take
-# both, because the *gradient* is fine either way; but if your KL plot shows a staircase in the first steps, this is why.
+# The plain formula is off in the third digit at the first $d$ and has none left at the last; it even turns negative, so never
+# assert that a KL is not negative. `torch.expm1`, which is $e^d - 1$ in one piece, keeps the digits. The checks above
+# take both, because the *gradient* is fine either way; but if your KL plot shows a staircase in the first steps, this
+# is why.
 #
 # ## Padding
 #
@@ -570,7 +635,7 @@ print("mean by multiplication:", ((values * mask).sum() / mask.sum()).item())
 # $\text{NaN} \times 0 = \text{NaN}$, and $\infty \times 0 = \text{NaN}$. Multiplying by 0 does not remove a number; it asks it to be
 # finite. Padding has to be *replaced*, not multiplied.
 #
-# ### Exercise: `masked_mean` (5 points)
+# ### Exercise: `masked_mean` (5 points, 15 minutes, ●●○)
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -589,10 +654,15 @@ print("mean by multiplication:", ((values * mask).sum() / mask.sum()).item())
 # - Where there is nothing to average the mean is 0 (not 0/0): a tensor like any other mean, with a gradient of 0.
 # - float64 in, float64 accuracy out. The inputs are not changed.
 #
-# <details><summary>A hint</summary>
+# <details data-checks="only_real_tokens_count garbage_in_the_padding gradient_of_the_mean"><summary>A hint: the padding</summary>
 #
-# Two functions of torch *choose* instead of multiplying: `torch.where` and `masked_fill`. For the count of real
-# tokens: what is the smallest number you ever want to divide by?
+# Two functions of torch *choose* instead of multiplying: `torch.where` and `masked_fill`. Make the mask a bool first.
+# </details>
+#
+# <details data-checks="along_a_dimension nothing_to_average"><summary>A hint: the count</summary>
+#
+# `sum(dim)` of the mask counts the real tokens along a dimension. What is the smallest number you ever want to divide
+# by? A sum that holds no real token is still a tensor, and backward() can go through it.
 # </details>
 
 
@@ -616,7 +686,7 @@ given, given_masks = values.clone(), [m.clone() for m in masks.values()]
 got = [masked_mean(given, m) for m in given_masks]
 for kind, mean in zip(masks, got):
     assert isinstance(mean, torch.Tensor) and mean.shape == (), f"without dim, a tensor of no dimensions is expected (one number); what came is a {type(mean).__name__}: {numbers(mean)}"
-    assert close(mean, 2.0), f"the real values are 0, 2 and 4, so the mean is 2; with a mask of {kind} yours is {numbers(mean)}. What is in the sum, and what is it divided by?"
+    assert close(mean, 2.0), f"the real values are 0, 2 and 4: expected a mean of 2; with a mask of {kind} it is {numbers(mean)}. What is in the sum, and what is it divided by?"
 got = [given, *given_masks]  # as they are afterwards
 assert all(torch.equal(x, y) for x, y in zip(got, [values, *masks.values()])), f"what came in was changed: values to {numbers(given)}, the masks to {', '.join(map(numbers, given_masks))}"
 got = masked_mean(torch.tensor([100_000_001.0, -100_000_000.0], dtype=torch.float64), torch.ones(2))
@@ -639,11 +709,11 @@ for kind in (torch.bool, torch.int64, torch.float32, torch.uint8):
 values, mask = torch.tensor([[0.0, 2.0, 7.0], [5.0, 9.0, 9.0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
 got = [masked_mean(values.clone(), mask.clone(), dim=dim) for dim in (0, 1, -2)]
 got += [masked_mean(values.clone()[:, None], mask.clone()[:, None], dim=dim) for dim in (0, -1)]  # of shape [2, 1, 3]
-assert close(got[0], [2.5, 2.0, 7.0]), f"along dim=0 the means of the three columns are 2.5, 2 and 7, not {numbers(got[0])}"
-assert close(got[1], [3.0, 5.0]), f"along dim=1 the means of the two rows are 3 and 5, not {numbers(got[1])}"
-assert close(got[2], [2.5, 2.0, 7.0]), f"along dim=-2, the last but one, the means are 2.5, 2 and 7, not {numbers(got[2])}. Which dimension is that in a table of rows and columns?"
-assert close(got[3], [[2.5, 2.0, 7.0]]), f"of shape [2, 1, 3], the means along dim=0 are [[2.5, 2, 7]], not {numbers(got[3])}"
-assert close(got[4], [[3.0], [5.0]]), f"of shape [2, 1, 3], the means along dim=-1 are [[3], [5]], not {numbers(got[4])}"
+assert close(got[0], [2.5, 2.0, 7.0]), f"along dim=0 the means of the three columns are {numbers(got[0])}; expected 2.5, 2 and 7"
+assert close(got[1], [3.0, 5.0]), f"along dim=1 the means of the two rows are {numbers(got[1])}; expected 3 and 5"
+assert close(got[2], [2.5, 2.0, 7.0]), f"along dim=-2, the last but one, the means are {numbers(got[2])}; expected 2.5, 2 and 7. Which dimension is that in a table of rows and columns?"
+assert close(got[3], [[2.5, 2.0, 7.0]]), f"of shape [2, 1, 3], the means along dim=0 are {numbers(got[3])}; expected [[2.5, 2, 7]]"
+assert close(got[4], [[3.0], [5.0]]), f"of shape [2, 1, 3], the means along dim=-1 are {numbers(got[4])}; expected [[3], [5]]"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 11)
 values, mask = torch.randn(3, 4, 5, generator=draw), torch.rand(3, 4, 5, generator=draw) < 0.5
@@ -664,10 +734,9 @@ nan, inf = float("nan"), float("inf")
 values = torch.tensor([[1.0, 2.0, nan], [3.0, inf, -inf], [4.0, 9.0, 9.0]])
 mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
 got = [masked_mean(values.clone(), mask.clone(), dim=1), masked_mean(values.clone(), mask.clone())]
-assert close(got[0], [1.5, 3.0, 4.0]), (
-    f"the real values are 1 and 2, then 3, then 4: the means along dim=1 are 1.5, 3 and 4, not {numbers(got[0])}. What is NaN times 0?"
-)
-assert close(got[1], 2.5), f"the real values are 1, 2, 3 and 4: the mean is 2.5, not {numbers(got[1])}. What is NaN times 0?"
+rows = ["row 1 (1, 2, nan in the padding)", "row 2 (3, inf and -inf in the padding)", "row 3 (4, 9 and 9 in the padding)"]
+assert close(got[0], [1.5, 3.0, 4.0]), f"the means along dim=1. {beside(got[0], [1.5, 3.0, 4.0], rows)}. What is NaN times 0?"
+assert close(got[1], 2.5), f"the real values are 1, 2, 3 and 4: expected a mean of 2.5, not {numbers(got[1])}. What is NaN times 0?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 12)
 for _ in range(4):
@@ -759,19 +828,20 @@ for i, length in enumerate(lengths):
 plt.loglog(lengths, pull["sum"], "o-", label="beta x sum")
 plt.loglog(lengths, pull["mean"], "s-", label="beta x mean")
 plt.xlabel("tokens in the answer")
-plt.ylabel("size of the KL gradient")
-plt.title("The same beta, summed and averaged")
+plt.ylabel("norm of the KL gradient")
+plt.title("The same beta: summed, it grows with the answer")
 plt.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# At 512 tokens the sum turns $\beta = 0.04$ into 20.48: the policy is nailed to its reference and "does not learn".
-# And it does so unequally: long answers are punished in proportion to their length. If a policy barely moves, count
-# what the KL is divided by before you blame the learning rate.
+# The distance between the two lines is the number of tokens. At 512 tokens the sum turns $\beta = 0.04$ into 20.48:
+# the policy cannot leave its reference and "does not learn". And at 8 tokens it is 0.32: one $\beta$ has become
+# another for every length. If a policy barely moves, count what the KL is divided by before you blame the learning
+# rate.
 #
 # ## Where the KL sits
 #
-# PPO for language models (InstructGPT and its heirs) subtracts the KL from the **reward**: token $t$ earns
+# PPO in RLHF (InstructGPT and its heirs) subtracts the KL from the **reward**: token $t$ earns
 # $r_t - \beta\, k_1(t)$, and everything that PPO does with rewards is done with that. GRPO adds $\beta\, k_3$ to the
 # **loss**. Both are per token, both are against the reference, and neither is against $\pi_{\text{old}}$ (at the first
 # step that would be 0, however far the reference is). But much changes with the place:
@@ -785,6 +855,8 @@ plt.show()
 # | what it passes through | critic, normalisation, clip | none of them: $\beta$ means what it says |
 # | a token whose ratio is clipped | feels no KL | feels it |
 #
+# So a $\beta$ tuned for PPO does not carry over: there it is weighed against rewards, here against advantages of size 1.
+#
 # Normalisation is the row to think about. Suppose that we did put the KL into GRPO's reward. Four answers to one
 # prompt, all correct: reward 1 each. They drifted a little, unequally. What are their advantages for
 # $\beta = 0.04$, and what for $\beta = 0.0004$?
@@ -797,14 +869,15 @@ for beta in (0.04, 0.0004):
     print(f"beta {beta}: rewards {[round(r, 5) for r in rewards.tolist()]}, advantages {[round(a, 2) for a in advantages.tolist()]}")
 
 # %% [markdown]
-# The same $\pm 1.34$ and $\pm 0.45$ for both: dividing by the group's std blows up whatever differences there are. A group
-# that had nothing to teach now shouts, and $\beta$ has lost its meaning. That is why GRPO, which normalises, keeps
-# the KL out of the reward.
+# The same $\pm 1.34$ and $\pm 0.45$ for both: dividing by the group's std blows up whatever differences there are. A
+# group that had nothing to teach now pushes at full strength, and $\beta$ has lost its meaning. That is one reason to
+# keep the KL out of a reward that is normalised by its group. The paper gives a simpler one: the advantages stay simple.
+# Without the division by the std the KL can sit in the reward, and in some trainers does.
 #
 # ### One more trap before you write it
 #
 # The loss of a token has an `exp` in it, twice. Suppose padding holds a log-prob so odd that the `exp` overflows, and
-# suppose you choose with `torch.where` *after* the `exp`, as a careful person would. What is the gradient?
+# suppose you choose with `torch.where` *after* the `exp`, as a careful person would. Guess the value and the gradient:
 
 # %% show where_after_exp
 log_ratio = torch.tensor([0.1, 200.0], requires_grad=True)  # one real token, one in the padding
@@ -818,7 +891,7 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # waits. One such token and every weight of the model is NaN after the step. So the rule of this course is: **padding
 # is taken out before the `exp`**, and what goes into the `exp` is finite everywhere.
 #
-# ### Exercise: `grpo_objective` (11 points)
+# ### Exercise: `grpo_objective` (11 points, 35 minutes, ●●●)
 #
 # This is the whole of it: everything GRPO minimises, in one function.
 #
@@ -833,22 +906,23 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # | `mask` | `[N, T]` | 1 for a response's tokens, 0 for padding: bool, integer or float |
 # | `clip_range`, `beta` | floats | $\epsilon$ and $\beta$ |
 # | `aggregate` | `"sequence"`, `"token"` or `"constant"` | as in notebook 2 |
+# | `max_length` | int or `None` | what `"constant"` divides by; `None`: the width of the batch, `mask.shape[1]` |
 #
 # Returns `(loss, metrics)`: a scalar to minimise, and a dictionary with three numbers to watch.
 #
-# - The per-token loss, KL included, goes through *one* aggregation. `"sequence"`: the mean over the tokens of each
-#   response, then over the responses. `"token"`: the mean over all tokens. `"constant"`: the sum over all tokens,
-#   divided by $N \times T$, where $T$ is `mask.shape[1]`.
+# **Write it in five steps**, and run the checks after each: those of a step need nothing of the later ones. Until its
+# turn comes, a step is the one line on the right.
+#
+# | step | what | until then |
+# |---|---|---|
+# | 1 | the pessimistic surrogate of each token, from notebook 2 | |
+# | 2 | the loss of each token: minus the surrogate, plus $\beta\, k_3$ | `token_loss = -surrogate` |
+# | 3 | *one* aggregation for all of that. `"sequence"`: the mean over the tokens of each response, then over the responses. `"token"`: the mean over all tokens. `"constant"`: the sum over all tokens, divided by $N \times$ `max_length` | `loss = token_loss.mean()` |
+# | 4 | the metrics, each a mean over all real tokens whatever `aggregate` says, and detached (plain numbers or tensors of no dimensions). `policy_loss`: minus the surrogate. `kl`: $k_3$, without $\beta$. `clip_fraction`: 1 where clipping took the gradient away ($A > 0$ and $\rho > 1 + \epsilon$, or $A < 0$ and $\rho < 1 - \epsilon$), else 0 | `return loss, {}` |
+# | 5 | padding of NaN, infinity, or numbers whose `exp` overflows, in all three log-probs: neither the loss, nor its gradient (0 in the padding), nor a metric notices. A line at the top of step 1 | |
+#
 # - A response without tokens contributes 0, and counts in $N$. A batch without any token has loss 0.
-# - Padding may hold NaN, infinity or numbers whose `exp` overflows, in all three log-probs; neither the loss, nor its
-#   gradient, nor a metric notices. The gradient in the padding is 0.
-# - `metrics["policy_loss"]`: the mean over all real tokens of minus the surrogate (the part without the KL).
-#   `metrics["kl"]`: the mean over all real tokens of $k_3$, without $\beta$. `metrics["clip_fraction"]`: the share of
-#   real tokens that are clipped. They do not depend on `aggregate`, and they are detached: plain numbers or tensors
-#   of no dimensions that carry no gradient.
-# - A token counts as clipped when clipping took its gradient away: $A > 0$ and $\rho > 1 + \epsilon$, or $A < 0$ and
-#   $\rho < 1 - \epsilon$.
-# - The log-prob of a token may be far below -100 (its probability is then 0 in float32, its ratio is not).
+# - The log-prob of a token may be -110 or less (its probability is then 0 in float32, its ratio is not).
 # - Nothing is bounded but by the clip of the formula, however large a ratio, a $k_3$ or an advantage becomes.
 # - The inputs are not changed.
 #
@@ -856,13 +930,40 @@ print("value", total.item(), "gradient", log_ratio.grad.tolist())
 # $\beta = 0.04$. The surrogates are 1.2 and 1, so `policy_loss` is -1.1; $k_3$ is 0.7183 and 0, so `kl` is 0.3591; the
 # loss is $-1.1 + 0.04 \times 0.3591 = -1.0856$; `clip_fraction` is 0.5.
 #
+# Give `max_length` yourself when you use `"constant"`: the width of a batch is the length of its longest answer, and
+# the same two answers would weigh half as much in a batch that is padded to twice the width.
+#
 # You may call your `kl_estimates` and your `masked_mean`.
 #
-# <details><summary>A hint</summary>
+# <details data-checks="pessimistic_surrogate gradient_of_both_parts"><summary>A hint for step 1</summary>
 #
-# Clean the three log-probs first; after that you can write as if there were no padding, until you aggregate.
-# `advantages[:, None]` stands a column beside the tokens. "Sequence" is a masked mean along one dimension and then a
-# plain mean: which of your two functions gives a row without tokens its 0?
+# Three lines of notebook 2, now for every token: the ratio, the two surrogates, the smaller of them.
+# `advantages[:, None]` stands a column beside the tokens. With beta = 0 and no padding this is nearly the whole loss.
+# </details>
+#
+# <details data-checks="dead_group_feels_the_kl gradient_of_both_parts"><summary>A hint for step 2</summary>
+#
+# Your kl_estimates gives k3 from the new log-probs and those of the reference; the old ones have no part in it. The
+# penalty is added: drifting away must cost.
+# </details>
+#
+# <details data-checks="three_aggregations response_without_tokens"><summary>A hint for step 3</summary>
+#
+# "sequence" is a masked mean along one dimension and then a plain mean; "token" is one masked mean. "constant" is a sum
+# in which the padding is replaced by 0, then a division by a number that the mask does not change. Which of your
+# functions gives a response without tokens its 0?
+# </details>
+#
+# <details data-checks="numbers_to_watch share_of_clipped_tokens"><summary>A hint for step 4</summary>
+#
+# Three masked means without dim. For the clipped tokens join two conditions with & and |, in brackets, and make the
+# result a float. detach() cuts a metric from the graph.
+# </details>
+#
+# <details data-checks="padding_is_silent"><summary>A hint for step 5</summary>
+#
+# The value can be right and the gradient NaN: that is the trap just above. Replace the padding of all three log-probs by
+# one harmless number before anything else, in new tensors; the rest stays as it is.
 # </details>
 
 
@@ -910,10 +1011,10 @@ def loss_and_metrics(result):
 
 # %% solution grpo_objective
 def grpo_objective(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """GRPO's loss over tokens, KL included, and metrics: [N, T] x 3, [N], [N, T] -> (scalar, dict)."""
-    # ---- 1. The pessimistic surrogate of each token [N, T] ----
+    # ---- Step 1: the pessimistic surrogate of each token [N, T] (and step 5, at the top: the padding) ----
     ### BEGIN SOLUTION
     mask = mask.bool()
     new, old, ref = (x.masked_fill(~mask, 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))  # before any exp
@@ -922,25 +1023,26 @@ def grpo_objective(
     surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage)
     ### END SOLUTION
 
-    # ---- 2. The leash, and the loss of each token [N, T] ----
+    # ---- Step 2: the KL penalty, and the loss of each token [N, T] ----
     ### BEGIN SOLUTION
     k3 = kl_estimates(new, ref)[2]
     token_loss = -surrogate + beta * k3
     ### END SOLUTION
 
-    # ---- 3. From tokens to one number ----
+    # ---- Step 3: from tokens to one number ----
     ### BEGIN SOLUTION
     if aggregate == "sequence":
         loss = masked_mean(token_loss, mask, dim=1).mean()
     elif aggregate == "token":
         loss = masked_mean(token_loss, mask)
     elif aggregate == "constant":
-        loss = token_loss.masked_fill(~mask, 0.0).sum() / mask.numel()
+        width = mask.shape[1] if max_length is None else max_length
+        loss = token_loss.masked_fill(~mask, 0.0).sum() / (len(mask) * width)
     else:
         raise ValueError(f"unknown aggregation: {aggregate}")
     ### END SOLUTION
 
-    # ---- 4. Three numbers to watch, and the answer ----
+    # ---- Step 4: three numbers to watch, and the answer ----
     ### BEGIN SOLUTION
     clipped = ((advantage > 0) & (ratio > 1 + clip_range)) | ((advantage < 0) & (ratio < 1 - clip_range))
     metrics = {
@@ -952,8 +1054,20 @@ def grpo_objective(
     ### END SOLUTION
 
 
+# %% show worked_example
+new = torch.tensor([[-1.0, -1.0]])
+loss, metrics = grpo_objective(new, new - torch.tensor([[1.5, 1.0]]).log(), new + torch.tensor([[1.0, 0.0]]), torch.ones(1), torch.ones(1, 2))
+print(f"the worked example: loss {loss.item():.4f}, " + ", ".join(f"{name} {float(x):.4f}" for name, x in metrics.items()))
+
 # %% check pessimistic_surrogate points=2
-# Without the KL, the loss is minus the mean of the pessimistic surrogate.
+# Step 1: without the KL, the loss is minus the mean of the pessimistic surrogate.
+ratio, a = torch.tensor([0.5, 1.5, 0.5, 1.5]), torch.tensor([1.0, 1.0, -1.0, -1.0])
+regions = ["A = 1, ratio 0.5", "A = 1, ratio 1.5", "A = -1, ratio 0.5", "A = -1, ratio 1.5"]
+expected, got = [-0.5, -1.28, 0.72, 1.5], []
+for r, x in zip(ratio, a):  # one response of one token at a time
+    old = torch.full((1, 1), -1.0)
+    got.append(loss_and_metrics(grpo_objective(old + r.log(), old, old.clone(), x[None], torch.ones(1, 1), clip_range=0.28, beta=0.0))[0])
+assert close(torch.stack(got), expected, 1e-4), f"the loss of one token, with beta = 0 and a clip_range of 0.28. {beside(got, expected, regions, 1e-4)}"
 batch = small_batch() | {"mask": torch.ones(4, 4)}
 for name in ("log_probs_new", "log_probs_old", "ref_log_probs"):
     batch[name][2] -= 110  # a very unlikely response, with the same ratios
@@ -961,8 +1075,8 @@ given = {name: x.clone() for name, x in batch.items()}
 got = grpo_objective(**given, clip_range=0.28, beta=0.0)
 got, _ = loss_and_metrics(got)
 assert close(got, 1.00969, 1e-4), (
-    f"with beta = 0 and a clip_range of 0.28 the loss is {numbers(got)}; expected 1.00969. Look at the four regions: A above and below 0, "
-    "ratio above and below the clip; then at the sign. (One ratio is 6, and the probabilities of one response are 0 in float32.)"
+    f"single tokens are right, but four responses of four tokens have a loss of {numbers(got)}; expected 1.00969. Which advantage belongs to which "
+    "token? (One ratio is 6, and the probabilities of one response are 0 in float32.)"
 )
 got = given  # as it is afterwards
 assert all(torch.equal(got[name], batch[name]) for name in batch), (
@@ -994,13 +1108,20 @@ for far, a in (16 * torch.rand(6, 2, generator=draw) + 2).tolist():  # nothing i
 ### END HIDDEN TESTS
 
 # %% check dead_group_feels_the_kl points=2
-# With all advantages 0 the loss is beta times the mean of k3 to the reference.
+# Step 2: with all advantages 0 the loss is beta times the mean of k3 to the reference.
+expected, got = [0.3 * (math.exp(d) - d - 1) for d in (1.0, -1.0, 3.0)], []
+for d in (1.0, -1.0, 3.0):  # one token, whose old log-prob is another one
+    new = torch.tensor([[-2.0]])
+    got.append(loss_and_metrics(grpo_objective(new, new - 0.5, new + d, torch.zeros(1), torch.ones(1, 1), beta=0.3))[0])
+words = [f"reference - policy = {d}" for d in (1, -1, 3)]
+assert close(torch.stack(got), expected, 1e-4), (
+    f"the loss of one token, with A = 0 and beta = 0.3. {beside(got, expected, words, 1e-4)}. Which estimate, and between which two models?"
+)
 batch = small_batch() | {"mask": torch.ones(4, 4), "advantages": torch.zeros(4)}
 batch["ref_log_probs"][1, 0] += 4  # one token has drifted far: its d is 3
 got, _ = loss_and_metrics(grpo_objective(**batch, beta=0.3))
 assert close(got, 0.3496, 1e-4), (
-    f"with beta = 0.3 and advantages of 0 the loss is {numbers(got)}; expected 0.3496. Which estimate, between which "
-    "two models, and what is it divided by? (One token is far from the reference, with a k3 of 16.09.)"
+    f"single tokens are right, but sixteen have a loss of {numbers(got)} with beta = 0.3 and A = 0; expected 0.3496. What is their k3 divided by?"
 )
 near, far = torch.tensor([[-1.0]]), torch.tensor([[-16.0]])
 got = [loss_and_metrics(grpo_objective(x.clone(), x.clone(), y.clone(), torch.zeros(1), torch.ones(1, 1)))[0] for x, y in ((far, near), (near, far))]
@@ -1022,25 +1143,22 @@ for beta in (0.04, 0.3, 2.0):
 ### END HIDDEN TESTS
 
 # %% check gradient_of_both_parts points=2
-# The gradient in every clip region, with the pull of the KL, is right.
+# Step 2: the gradient in every clip region, with the pull of the KL, is right.
 batch = small_batch() | {"mask": torch.ones(4, 4)}
 new = batch["log_probs_new"].clone().requires_grad_()
 got, _ = loss_and_metrics(grpo_objective(**batch | {"log_probs_new": new.clone()}, beta=0.3))
 assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
 got.backward()
 got = (new.grad, got.detach())
-assert close(got[0][0, 1], 0.3 * (1 - math.exp(-0.5)) / 16, 1e-4), (
-    f"A = 1 and ratio 1.5: clipped, so only the KL pulls, with +0.0074; the gradient there is {numbers(got[0][0, 1])}"
-)
-assert close(got[0][1, 1], 0.3 * (1 - math.exp(0.4)) / 16, 1e-4), (
-    f"A = -1 and ratio 0.6: clipped, so only the KL pulls, with -0.0092; the gradient there is {numbers(got[0][1, 1])}"
-)
-assert close(got[0][0, 0], (-0.5 + 0.3 * (1 - math.e)) / 16, 1e-4), (
-    f"A = 1 and ratio 0.5: both parts act, together -0.0635; the gradient there is {numbers(got[0][0, 0])}. Which way does each pull?"
-)
-assert close(got[0][3, 0], (12 + 0.3 * (1 - math.exp(-0.2))) / 16, 1e-4), (
-    f"A = -2 and ratio 6: both parts act, together 0.7534; the gradient there is {numbers(got[0][3, 0])}"
-)
+places = {
+    "A = 1, ratio 0.5, both parts act": (0, 0, -0.5 + 0.3 * (1 - math.e)),
+    "A = 1, ratio 1.5, clipped, so only the KL pulls": (0, 1, 0.3 * (1 - math.exp(-0.5))),
+    "A = -1, ratio 0.6, clipped, so only the KL pulls": (1, 1, 0.3 * (1 - math.exp(0.4))),
+    "A = -2, ratio 6, both parts act": (3, 0, 12 + 0.3 * (1 - math.exp(-0.2))),
+}
+there = [got[0][i, j] for i, j, _ in places.values()]
+expected = [pull / 16 for _, _, pull in places.values()]
+assert close(torch.stack(there), expected, 1e-4), f"the gradient at single tokens of sixteen, with beta = 0.3. {beside(there, expected, places, 1e-4)}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 22)
 for beta, clip in ((0.04, 0.2), (0.5, 0.15), (1.0, 0.25), (0.0, 0.2)):
@@ -1058,20 +1176,26 @@ for beta, clip in ((0.04, 0.2), (0.5, 0.15), (1.0, 0.25), (0.0, 0.2)):
 ### END HIDDEN TESTS
 
 # %% check three_aggregations points=1
-# Each way to aggregate weighs short and long answers as it promises, the KL included.
+# Step 3: each way to aggregate weighs short and long answers as it promises, the KL included.
 log_probs = torch.full((2, 10), -1.0)
 ref_log_probs = log_probs + torch.tensor([[1.0], [0.0]]) * torch.tensor([0.5, -0.25]).repeat(5)  # only the short answer drifted
 mask = torch.arange(10) < torch.tensor([[2], [8]])
-expected = {"sequence": 0.0444, "token": 0.6178, "constant": 0.3089}
-got = {}
-for how in expected:
+ways = {'"sequence"': 0.0444, '"token"': 0.6178, '"constant"': 0.3089, '"constant" with max_length = 16': 0.1931}
+got = []
+for how in ways:
     arguments = [x.clone() for x in (log_probs, log_probs, ref_log_probs, torch.tensor([1.0, -1.0]), mask)]
-    got[how], _ = loss_and_metrics(grpo_objective(*arguments, beta=1.0, aggregate=how))
-for how, value in expected.items():
-    assert close(got[how], value, 1e-4), (
-        f'answers of 2 and 8 tokens, with padding up to 10, "{how}": the loss is {numbers(got[how])}; expected {value}. '
-        "What is added up, what is it divided by, and does the KL go through the same?"
-    )
+    longest = {"max_length": 16} if "16" in how else {}
+    got.append(loss_and_metrics(grpo_objective(*arguments, beta=1.0, aggregate=how.split('"')[1], **longest))[0])
+expected = list(ways.values())
+assert close(torch.stack(got), expected, 1e-4), (
+    f"the loss of answers of 2 and 8 tokens, with padding up to 10. {beside(got, expected, ways, 1e-4)}. "
+    "What is added up, what is it divided by, and does the KL go through the same?"
+)
+got = []
+for how in ("sequence", "token"):
+    arguments = [x.clone() for x in (log_probs, log_probs, ref_log_probs, torch.tensor([1.0, -1.0]), mask)]
+    got.append(loss_and_metrics(grpo_objective(*arguments, beta=1.0, aggregate=how, max_length=16))[0])
+assert close(torch.stack(got), expected[:2], 1e-4), f"max_length = 16, which is for \"constant\" alone. {beside(got, expected[:2], ways, 1e-4)}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 23)
 for _ in range(4):
@@ -1083,75 +1207,27 @@ for _ in range(4):
         rows.append([max(-q * a, -min(max(q, 0.8), 1.2) * a) + 0.3 * k for q, k, m in zip(r, k3, keep) if m])
     sums, lengths = [sum(row) for row in rows], [len(row) for row in rows]
     wanted = {"sequence": sum(s / n for s, n in zip(sums, lengths)) / 5, "token": sum(sums) / sum(lengths), "constant": sum(sums) / 30}
+    longest = int(torch.randint(6, 99, (), generator=draw))
     for how, value in wanted.items():
         assert close(grpo_objective(**batch, beta=0.3, aggregate=how)[0], value, 2e-5)
+        fixed = value * 6 / longest if how == "constant" else value
+        assert close(grpo_objective(**batch, beta=0.3, aggregate=how, max_length=longest)[0], fixed, 2e-5)
     assert close(grpo_objective(**batch, beta=0.3)[0], wanted["sequence"], 2e-5)
 ### END HIDDEN TESTS
 
-# %% check padding_is_silent points=1
-# Whatever stands in the padding, the gradient is that of the real tokens, and 0 in the padding.
-batch = small_batch()
-dirt = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0])
-for shift, name in enumerate(("log_probs_new", "log_probs_old", "ref_log_probs")):
-    batch[name] = torch.where(batch["mask"], batch[name], dirt.roll(shift))
-    batch[name][3, 1] = (300.0, 0.0, -300.0)[shift]  # finite, but not its exp
-given = {name: x.clone() for name, x in batch.items()}
-new = batch["log_probs_new"].clone().requires_grad_()
-got, metrics = loss_and_metrics(grpo_objective(**given | {"log_probs_new": new.clone()}, beta=0.3))
-assert bool(torch.isfinite(got)), f"the loss is {numbers(got)}: something in the padding reached it"
-assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
-told = [got.detach(), *(metrics.get(name) for name in ("policy_loss", "kl", "clip_fraction"))]
-got.backward()
-got = new.grad
-assert bool(torch.isfinite(got).all()), f"the gradient is {numbers(got)}: the padding reached it. What did backward meet on its way through exp?"
-assert bool((got[~batch["mask"]] == 0).all()), f"the gradient in the padding is {numbers(got[~batch['mask']])}, and should be 0"
-assert close(got[1, :2], [0.2112, -0.0184], 1e-4), f"the gradient of the second response's two tokens is {numbers(got[1, :2])}; expected 0.2112 and -0.0184"
-got = told
-for value, expected, name in zip(got, (2.977, 0.91, 0.1773, 0.3), ("loss", "policy_loss", "kl", "clip_fraction")):
-    assert close(value, expected, 1e-4), f"with NaN and infinity in the padding, {name} is {numbers(value)}; expected {expected}, as without them"
-got = given  # as it is afterwards
-assert all(torch.equal(got[name].nan_to_num(), batch[name].nan_to_num()) for name in batch), "the padding that came in was overwritten: who else still reads it?"
-### BEGIN HIDDEN TESTS
-draw = torch.Generator().manual_seed(SEED + 24)
-for how, kind in (("sequence", torch.bool), ("token", torch.int64), ("constant", torch.float32)):
-    batch = random_batch(draw)
-    batch["mask"][0, 3:] = False
-    keep, seen = batch["mask"].clone(), []
-    batch["mask"] = keep.to(kind)
-    for filling in (None, 0.0, float("nan"), float("inf"), -float("inf"), 300.0):
-        trial = {name: x.clone() for name, x in batch.items()}
-        if filling is not None:
-            for name in ("log_probs_new", "log_probs_old", "ref_log_probs"):
-                trial[name][~keep] = filling if name != "ref_log_probs" else -filling
-        new = trial["log_probs_new"].requires_grad_()
-        loss, metrics = grpo_objective(**trial | {"log_probs_new": new.clone()}, beta=0.5, aggregate=how)
-        loss.backward()
-        assert bool((new.grad[~keep] == 0).all()) and bool((new.grad[keep] != 0).any())
-        seen.append((new.grad, loss, [float(torch.as_tensor(metrics[m]).detach()) for m in ("policy_loss", "kl", "clip_fraction")]))
-    assert all(close(a, b, 1e-6) for other in seen[1:] for a, b in zip(seen[0], other))
-    weight = keep / {"sequence": 5 * keep.sum(1, keepdim=True), "token": keep.sum(), "constant": 30}[how]
-    r, a = (batch["log_probs_new"] - batch["log_probs_old"]).double().exp(), batch["advantages"].double()[:, None]
-    held = torch.where(a > 0, r > 1.2, r < 0.8)
-    pull = 1 - (batch["ref_log_probs"] - batch["log_probs_new"]).double().exp()
-    assert close(seen[0][0], weight * (0.5 * pull - a * r * ~held), 1e-5)
-### END HIDDEN TESTS
-
 # %% check response_without_tokens points=1
-# A response without tokens adds 0 and still counts as a response.
+# Step 3: a response without tokens adds 0 and still counts as a response.
 batch = small_batch()
 batch["mask"] = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
-expected = {"sequence": -0.3130, "token": -0.7045, "constant": -0.2642}
-got = {}
-for how in expected:
-    got[how], _ = loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, beta=0.3, aggregate=how))
-for how, value in expected.items():
-    assert close(got[how], value, 1e-4), (
-        f'two of four responses are empty, "{how}": the loss is {numbers(got[how])}; expected {value}. '
-        "What is 0 divided by 0, and how many responses are there?"
-    )
+ways = {"sequence": -0.3130, "token": -0.7045, "constant": -0.2642}
+expected = list(ways.values())
+got = [loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, beta=0.3, aggregate=how))[0] for how in ways]
+assert close(torch.stack(got), expected, 1e-4), (
+    f"two of four responses are empty. {beside(got, expected, ways, 1e-4)}. What is 0 divided by 0, and how many responses are there?"
+)
 batch["mask"] = torch.zeros(4, 4)
-got = {how: loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, aggregate=how))[0] for how in expected}
-assert all(close(loss, 0.0, 0.0) for loss in got.values()), f"all four responses are empty: the losses are {numbers(list(got.values()))}; expected 0 under each name"
+got = [loss_and_metrics(grpo_objective(**{name: x.clone() for name, x in batch.items()}, aggregate=how))[0] for how in ways]
+assert close(torch.stack(got), [0.0] * 3, 0.0), f"all four responses are empty. {beside(got, [0.0] * 3, ways, 0.0)}"
 ### BEGIN HIDDEN TESTS
 def by_loops(batch, how):
     """The loss, token by token, at the default clip range and beta."""
@@ -1187,7 +1263,7 @@ for how in ("sequence", "token", "constant"):
 ### END HIDDEN TESTS
 
 # %% check numbers_to_watch points=1
-# policy_loss and kl are means over the real tokens, and carry no gradient.
+# Step 4: policy_loss and kl are means over the real tokens, and carry no gradient.
 batch = small_batch()
 batch["log_probs_new"].requires_grad_()
 told = [loss_and_metrics(grpo_objective(**batch, beta=0.3, aggregate=how))[1] for how in ("sequence", "token", "constant")]
@@ -1217,15 +1293,19 @@ for how in ("sequence", "token", "constant"):
 ### END HIDDEN TESTS
 
 # %% check share_of_clipped_tokens points=1
-# clip_fraction counts the real tokens whose gradient the clip took away, and no others.
+# Step 4: clip_fraction counts the real tokens whose gradient the clip took away, and no others.
 ratio = torch.tensor([[1.5, 1.4, 1.3, 1.25, 0.5], [1.5, 0.74, 0.73, 0.6, 0.5], [1.5, 1.4, 0.5, 1.5, 0.5]])
 old, mask = torch.full((3, 5), -1.0), torch.arange(5) < torch.tensor([[5], [4], [3]])
 advantages = torch.tensor([1.0, -2.0, 0.0])  # a good answer, a bad one and one of a dead group
-_, metrics = loss_and_metrics(grpo_objective(old + ratio.log(), old, old.clone(), advantages, mask, clip_range=0.28))
-assert "clip_fraction" in metrics, f'metrics has no "clip_fraction"; it has {sorted(metrics, key=str)}'
-got = metrics["clip_fraction"]
-assert close(got, 1 / 3, 1e-5), (
-    f'metrics["clip_fraction"] is {numbers(got)}; with clip_range = 0.28 expected 0.33333: four of the twelve real tokens. '
+answers = {"a good answer (A = 1) alone": [0], "a bad one (A = -2) alone": [1], "one of a dead group (A = 0) alone": [2], "all three": [0, 1, 2]}
+expected, got = [3 / 5, 1 / 4, 0.0, 4 / 12], []
+for rows in answers.values():
+    new = (old + ratio.log())[rows]
+    _, metrics = loss_and_metrics(grpo_objective(new, old[rows], old[rows], advantages[rows], mask[rows], clip_range=0.28))
+    assert "clip_fraction" in metrics, f'metrics has no "clip_fraction"; it has {sorted(metrics, key=str)}'
+    got.append(metrics["clip_fraction"])
+assert all(map(close, got, expected)), (
+    f'metrics["clip_fraction"], with clip_range = 0.28. {beside(got, expected, answers)}. '
     "A ratio outside the range is not always clipped: for which signs of A, and on which side, does clipping take a gradient away?"
 )
 ### BEGIN HIDDEN TESTS
@@ -1244,12 +1324,61 @@ for clip in (0.15, 0.2, 0.25, 0.33, 0.5):
     assert close(grpo_objective(**batch, clip_range=clip)[1]["clip_fraction"], count / total, 1e-5)
 ### END HIDDEN TESTS
 
+# %% check padding_is_silent points=1
+# Step 5: whatever stands in the padding, the gradient is that of the real tokens, and 0 in the padding.
+batch = small_batch()
+dirt = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0])
+for shift, name in enumerate(("log_probs_new", "log_probs_old", "ref_log_probs")):
+    batch[name] = torch.where(batch["mask"], batch[name], dirt.roll(shift))
+    batch[name][3, 1] = (300.0, 0.0, -300.0)[shift]  # finite, but not its exp
+given = {name: x.clone() for name, x in batch.items()}
+new = batch["log_probs_new"].clone().requires_grad_()
+got, metrics = loss_and_metrics(grpo_objective(**given | {"log_probs_new": new.clone()}, beta=0.3))
+assert bool(torch.isfinite(got)), f"the loss is {numbers(got)}: something in the padding reached it"
+assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
+told = [got.detach(), *(metrics.get(name) for name in ("policy_loss", "kl", "clip_fraction"))]
+got.backward()
+got = new.grad
+hurt = [f"response {i + 1}, token {j + 1}: {numbers(got[i, j])}" for i, j in (~torch.isfinite(got)).nonzero().tolist()]
+assert not hurt, f"the loss is right and its gradient is not finite: {'; '.join(hurt[:4])}. What did backward meet on its way through exp?"
+assert bool((got[~batch["mask"]] == 0).all()), f"the gradient in the padding is {numbers(got[~batch['mask']])}, and should be 0"
+assert close(got[1, :2], [0.2112, -0.0184], 1e-4), f"the gradient in the second response. {beside(got[1, :2], [0.2112, -0.0184], ['token 1', 'token 2'], 1e-4)}"
+got = told
+for value, expected, name in zip(got, (2.977, 0.91, 0.1773, 0.3), ("loss", "policy_loss", "kl", "clip_fraction")):
+    assert close(value, expected, 1e-4), f"with NaN and infinity in the padding, {name} is {numbers(value)}; expected {expected}, as without them"
+got = given  # as it is afterwards
+assert all(torch.equal(got[name].nan_to_num(), batch[name].nan_to_num()) for name in batch), "the padding that came in was overwritten: who else still reads it?"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 24)
+for how, kind in (("sequence", torch.bool), ("token", torch.int64), ("constant", torch.float32)):
+    batch = random_batch(draw)
+    batch["mask"][0, 3:] = False
+    keep, seen = batch["mask"].clone(), []
+    batch["mask"] = keep.to(kind)
+    for filling in (None, 0.0, float("nan"), float("inf"), -float("inf"), 300.0):
+        trial = {name: x.clone() for name, x in batch.items()}
+        if filling is not None:
+            for name in ("log_probs_new", "log_probs_old", "ref_log_probs"):
+                trial[name][~keep] = filling if name != "ref_log_probs" else -filling
+        new = trial["log_probs_new"].requires_grad_()
+        loss, metrics = grpo_objective(**trial | {"log_probs_new": new.clone()}, beta=0.5, aggregate=how)
+        loss.backward()
+        assert bool((new.grad[~keep] == 0).all()) and bool((new.grad[keep] != 0).any())
+        seen.append((new.grad, loss, [float(torch.as_tensor(metrics[m]).detach()) for m in ("policy_loss", "kl", "clip_fraction")]))
+    assert all(close(a, b, 1e-6) for other in seen[1:] for a, b in zip(seen[0], other))
+    weight = keep / {"sequence": 5 * keep.sum(1, keepdim=True), "token": keep.sum(), "constant": 30}[how]
+    r, a = (batch["log_probs_new"] - batch["log_probs_old"]).double().exp(), batch["advantages"].double()[:, None]
+    held = torch.where(a > 0, r > 1.2, r < 0.8)
+    pull = 1 - (batch["ref_log_probs"] - batch["log_probs_new"]).double().exp()
+    assert close(seen[0][0], weight * (0.5 * pull - a * r * ~held), 1e-5)
+### END HIDDEN TESTS
+
 # %% [markdown]
-# ### Dead groups still feel the leash
+# ### Dead groups still feel the KL
 #
-# In notebook 1 a group whose answers all earn the same taught nothing. With the KL in the loss that is no longer
-# quite true. Take a batch of dead groups only (advantages 0), a policy that has drifted, and step downhill. What
-# will the policy do?
+# In notebook 1 a zero-variance group (a dead group), whose answers all earn the same, taught nothing. With the KL in
+# the loss that is no longer quite true. Take a batch of dead groups only (advantages 0), a policy that has drifted,
+# and step downhill. What will the policy do?
 
 # %% show dead_groups_go_home
 logits = (3 * POLICY.log()).clone().requires_grad_()  # drifted far from the reference
@@ -1270,15 +1399,15 @@ print(f"KL to the reference: {path[0][0]:.3f} after one step, {path[-1][0]:.4f} 
 plt.plot([p[0] for p in path])
 plt.xlabel("step")
 plt.ylabel("exact KL(policy || reference) (nats)")
-plt.title("Nothing but dead groups: the policy goes home")
+plt.title("Nothing but dead groups: the policy returns")
 plt.show()
 
 # %% [markdown]
-# It forgets what it had learnt. When a model has become good and most of its groups are dead, the KL is the only
-# voice left in most of the batch. This is the first thing to think of when a run gets *worse* after it was nearly
+# It forgets what it had learnt. When a model has become good and most of its groups are dead, the KL is all that is
+# left in most of the batch. This is the first thing to think of when a run gets *worse* after it was nearly
 # perfect; some recipes drop dead groups from the batch, others set $\beta$ to 0.
 #
-# ### How tight? Sweep by factors of 3
+# ### How much? Sweep by factors of 3
 #
 # $\beta$ has no natural size; it is a price: how much reward is a nat of drift worth? The way to find it is to try
 # values that differ by a factor of 3 and to look at two curves at once. The policy below writes four tokens; it earns
@@ -1287,8 +1416,8 @@ plt.show()
 
 
 # %% show beta_sweep
-def train(beta, steps=100, inner_epochs=2, adapt=None):
-    """A tiny GRPO run: 8 groups of 8 answers a step. Returns reward, KL per token and beta, step by step."""
+def train(beta, steps=100, inner_epochs=2, adapt=None, wanted=4, scale=1.0, divide=True):
+    """A tiny GRPO run: 8 groups of 8 answers a step. Returns share of the wanted token, KL per token and beta, step by step."""
     draw = torch.Generator().manual_seed(1)
     ref = REFERENCE.log().float().expand(4, 5)  # a table: 4 positions, 5 tokens
     logits = ref.clone().requires_grad_()
@@ -1297,8 +1426,11 @@ def train(beta, steps=100, inner_epochs=2, adapt=None):
     for _ in range(steps):
         with torch.no_grad():
             drawn = torch.multinomial(logits.softmax(-1), 64, replacement=True, generator=draw).T  # [64, 4]
-            rewards = (drawn == 4).float().mean(1).view(8, 8)
-            advantages = torch.nn.functional.layer_norm(rewards, (8,), eps=1e-12).flatten()  # notebook 1, for groups in rows
+            rewards = scale * (drawn == wanted).float().mean(1).view(8, 8)
+            advantages = rewards - rewards.mean(1, keepdim=True)  # notebook 1, for groups in rows
+            if divide:
+                advantages = advantages / rewards.std(1, keepdim=True, unbiased=False).clamp_min(1e-6)
+            advantages = advantages.flatten()
             old, ref_log_probs = logits.log_softmax(-1)[position, drawn], ref[position, drawn]  # once per batch
         for _ in range(inner_epochs):
             new = logits.log_softmax(-1)[position, drawn]
@@ -1307,48 +1439,79 @@ def train(beta, steps=100, inner_epochs=2, adapt=None):
             loss.backward()
             optimizer.step()
         p = logits.detach().softmax(-1)
-        history.append((p[:, 4].mean().item(), exact_kl(p, ref.exp()).mean().item(), beta))
+        history.append((p[:, wanted].mean().item(), exact_kl(p, ref.exp()).mean().item(), beta))
         if adapt:
             beta = adapt(beta, float(metrics["kl"]))
     return np.array(history)
 
 
+print(f"the most that there is to pay: log 10 = {math.log(10):.2f} nats")
 betas = (0.0, 0.04, 0.12, 0.36, 1.1, 3.2)
 runs = {beta: train(beta).T for beta in betas}
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
 for beta, (reward, kl, _) in runs.items():
     left.plot(reward, label=f"beta {beta:g}")
     right.plot(kl)
-    print(f"beta {beta:<5g} reward at the end {reward[-1]:.2f}, KL per token {kl[-1]:.3f}")
+    print(f"beta {beta:<5g} reward at the end {reward[-1]:.2f}, KL per token {kl[-1]:.2f}")
 left.set(xlabel="step", ylabel="expected reward", ylim=(0, 1.02), title="what it gains")
 right.set(xlabel="step", ylabel="exact KL per token (nats)", title="what it pays")
 fig.legend(loc="outside right center", frameon=False)
 plt.show()
 
 # %% [markdown]
-# Without the leash the policy writes token 4 only: reward 1.00, and a KL of 2.27 nats per token, close to
+# Without a penalty the policy writes token 4 only, for a KL of about 2.27 nats per token, close to
 # $\log 10 = 2.30$, the most that there is to pay for a token that the reference writes one time in ten. At
-# $\beta = 0.04$ hardly anything changes (0.98 for 2.19 nats). Between 0.12 and 1.1 the trade turns: 0.36 gives
-# 0.70 of the reward for 1.04 nats, 1.1 gives 0.30 for 0.15. At 3.2 the policy barely moves.
+# $\beta = 0.04$ hardly anything changes. Between 0.12 and 1.1 the trade turns: 0.36 gives about 0.70 of the reward for
+# about half of the nats, 1.1 about 0.30. At 3.2 the policy barely moves.
 #
 # A few steps of 3 lead from "as if it were not there" to "nothing moves". That is why one sweeps by factors of 3:
-# finer is wasted, coarser jumps over the interesting part. In a real run, begin small (0.001) and raise it until the
-# KL stays in bounds while the policy still moves. And remember what $\beta$ is measured against:
-# advantages of size 1. Rewards of another scale do not matter to it, since the group's std has divided them out.
+# finer is wasted, coarser jumps over the interesting part.
+#
+# ### What one reads about beta (optional)
+#
+# "Start between 0.01 and 0.1." "It depends on how hard the task is, and on the size of the rewards." Two experiments
+# with the tiny run. First, rewards ten times as large, with and without the division by the group's std; then tokens
+# that the reference writes three, two or one time in ten. **Guess** which of these rows will differ.
+
+# %% show what_beta_depends_on
+print("beta 0.36, token 4:")
+for divide in (True, False):
+    for scale in (1.0, 10.0):
+        reward, kl, _ = train(0.36, scale=scale, divide=divide)[-1]
+        print(f"  advantages {'divided by the std' if divide else 'not divided':18}, rewards x {scale:<3g}: share of token 4 {reward:.2f}, KL {kl:.2f}")
+print("beta 1.1, divided by the std:")
+for wanted in (1, 0, 4):
+    reward, kl, _ = train(1.1, wanted=wanted)[-1]
+    print(f"  paid for a token that the reference writes {REFERENCE[wanted]:.0%} of the time: share {reward:.2f}, KL {kl:.2f}")
+
+# %% [markdown]
+# | one reads | what holds |
+# |---|---|
+# | Start between .01 and .1 | A fair first guess: the GRPO paper has .04. DeepSeek-R1 has .001, TRL's default is 0. Then sweep |
+# | It depends on the rewards' scale | Only without the std (the two lower rows of four); with it the scale is divided out |
+# | It depends on difficulty | Yes: at one $\beta$ the rarest token ends with the smallest share (about .30 against .51) and the most nats (.15 against .10). What a price buys depends on the task |
+# | PPO's $\beta$ can be kept | No: other estimator, other place, other scale (*Where the KL sits*) |
+# | GRPO needs the KL more than PPO, since no critic smooths | A critic is a baseline: it makes *advantages* less noisy and holds no policy back. What holds a single step is the clip; what holds the sum of all steps is the KL, in both. Many GRPO recipes (DAPO, Dr. GRPO) do without it |
+# | Too small a $\beta$ invites reward hacking | Where the reward can be fooled, yes. Notebook 4 shows it: against a lenient verifier the usual $\beta$ gives way, and a much larger one holds. Where the reward is right, many runs do with none |
+#
+# What people do besides: *clip the KL* (cap $k_3$ or $d$ of a token, so that one odd token cannot own the batch; beyond
+# the cap it pulls no more), *add an entropy bonus* (subtract a little of the policy's entropy from the loss, against
+# answers that all become alike; the KL punishes that only as far as the reference is varied), and *replace the
+# reference* by the policy now and then (the price starts again at 0).
 #
 # ## Holding the drift instead of the price
 #
 # A sweep costs a run for every value. There is another way: decide how much drift you want, and let $\beta$ find
-# itself. If the measured KL is above the target, pull tighter; if it is below, let go. The first PPO of
+# itself. If the measured KL is above the target, raise it; if it is below, lower it. The first PPO of
 # language models (Ziegler and others, 2019) did this, with a factor of 1 + rate × error; ours is the exponential of
 # it, so that a step up and an equal step down cancel:
 #
 # $$\beta \leftarrow \operatorname{clip}\Big(\beta \cdot \exp\big(\text{rate} \cdot \operatorname{clip}(\tfrac{\text{kl}}{\text{target}} - 1,\, -1,\, 1)\big),\ \text{low},\ \text{high}\Big)$$
 #
 # In words: how far off is the KL, in units of the target, but never more than 1 either way (one odd batch must not
-# fling $\beta$ away); move $\log\beta$ by that, at most `rate` a step; and never leave the fence.
+# fling $\beta$ away); move $\log\beta$ by that, at most `rate` a step; and never leave the range from low to high.
 #
-# ### Exercise: `adapt_beta` (3 points)
+# ### Exercise: `adapt_beta` (3 points, 10 minutes, ●○○)
 #
 # | in | | meaning |
 # |---|---|---|
@@ -1356,16 +1519,21 @@ plt.show()
 # | `kl` | float | the measured KL; may be 0 |
 # | `target` | float, positive | the KL we want |
 # | `rate` | float | the largest change of $\log\beta$ in one step |
-# | `low`, `high` | floats | the fence |
+# | `low`, `high` | floats | the range that $\beta$ may never leave |
 #
 # Returns the next $\beta$, a number.
 #
 # A worked number: $\beta = 0.04$, KL 0.03, target 0.02: the KL is half a target too high, so
 # $\beta \cdot e^{0.1 \times 0.5} = 0.04205$.
 #
-# <details><summary>A hint</summary>
+# <details data-checks="follows_the_drift"><summary>A hint: the step</summary>
 #
-# There are two clips, one inside and one outside. `min(max(x, low), high)` is a clip in plain Python.
+# How far off is the KL, in targets? Clip that first, then multiply by the rate, then take the exp: it is a factor on beta.
+# </details>
+#
+# <details data-checks="stays_inside_the_fence"><summary>A hint: the range</summary>
+#
+# `min(max(x, low), high)` is a clip in plain Python. It comes last, on the new beta.
 # </details>
 
 
@@ -1387,7 +1555,7 @@ words = [f"beta 0.2, rate 0.8, and a KL that is {word}" for word in words]
 words += ["beta 0.2, the usual rate, and a KL that is half a target too high", "beta 0.00036, the usual rate, and a KL that is a tenth of a target too high"]
 for value, expected, case in zip(got, (0.298365, 0.157326, 0.2, 0.445108, 0.0898658, 0.210254, 0.000363618), words):
     assert close(value, expected, 1e-5 * expected), (
-        f"{case}: the next beta is {numbers(value)}; expected {expected:.5g}. Too much drift pulls tighter; which of the two clips comes first?"
+        f"{case}: the next beta is {numbers(value)}; expected {expected:.5g}. Too much drift raises beta; which of the two clips comes first?"
     )
 ### BEGIN HIDDEN TESTS
 import random
@@ -1408,7 +1576,7 @@ cases = [(0.9, 5.0, usual, 1.0), (1.2e-4, 0.0, usual, 1e-4), (0.3, 0.15, narrow,
 got = [adapt_beta(beta, kl, 0.1, rate=0.5, **fence) for beta, kl, fence, _ in cases]
 for value, (beta, kl, fence, expected) in zip(got, cases):
     assert close(value, expected, 1e-5 if expected > 0.01 else 1e-8), (
-        f"from {beta:g}, with a KL of {kl:g}, a target of 0.1 and {'the usual fence' if fence is usual else 'a fence from 0.1 to 0.35'}: "
+        f"from {beta:g}, with a KL of {kl:g}, a target of 0.1 and {'the usual range' if fence is usual else 'a range from 0.1 to 0.35'}: "
         f"the next beta is {numbers(value)}; expected {expected:g}"
     )
 ### BEGIN HIDDEN TESTS
@@ -1425,20 +1593,21 @@ for _ in range(40):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now close the loop. The same tiny run, with a target of 1 nat per token and three starting values: much too loose,
-# about right, too tight. Will they meet, and where? (The sweep has told you.)
+# Now close the loop. The same tiny run, with a target of 1 nat per token and three starting values: much too small,
+# about right, too large. Will they meet, and where (the sweep has told you)? And which way will $\beta$ go first?
 
 # %% show beta_finds_itself
 def toward_one_nat(beta, kl):
     return adapt_beta(beta, kl, target=1.0)
 
 
+print(f"the worked number: {adapt_beta(0.04, 0.03, 0.02):.5f}")
 runs = {beta: train(beta, steps=200, adapt=toward_one_nat).T for beta in (0.03, 0.3, 1.0)}
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
 for beta, (reward, kl, path) in runs.items():
     left.plot(kl, label=f"beta begins at {beta:g}")
     right.semilogy(path)
-    print(f"beta began at {beta:<6g} and ended at {path[-1]:.3f}; KL {kl[-50:].mean():.3f} over the last 50 steps, reward {reward[-1]:.2f}")
+    print(f"beta from {beta:g}: lowest {path.min():.3f} after {path.argmin()} steps, at the end {path[-1]:.2f}; KL at most {kl.max():.1f}, at the end {kl[-50:].mean():.2f}")
 left.axhline(1.0, color="black", lw=0.8, ls=":")
 left.set(xlabel="step", ylabel="exact KL per token (nats)", title="the drift finds its target")
 right.set(xlabel="step", ylabel="beta", title="and beta its price")
@@ -1446,16 +1615,94 @@ left.legend(frameon=False, fontsize=8)
 plt.show()
 
 # %% [markdown]
-# All three end at $\beta = 0.37$ and a KL of about 1.02: the sweep had 0.36 and 1.04. Look at the way there, too: the
-# loosest run first drifts to more than 2 nats, because $\beta$ may grow by 10 % a step at most, and then overshoots.
-# Try `rate=0.03`: calmer, and later. A controller holds the drift you chose; it does not tell you which drift is good.
+# All three end at a $\beta$ of about 0.37 and a KL of about 1.0, as the sweep had it. Look at the way there. At first the
+# policy has not moved, the KL is far below its target, and $\beta$ *falls*, by up to a tenth a step, to less than a third
+# of where it began. When the policy moves, $\beta$ comes back no faster: the KL shoots past its target, to about
+# 2.2, 1.9 and 1.4 nats, and $\beta$ past its own. A third of the `rate` is calmer: try it. A controller holds the drift you
+# chose, in the long run; it does not tell you which drift is good.
+#
+# ## Does it fit? (optional)
+#
+# The arithmetic of a real run: 8 prompts x 16 answers x 1,024 tokens, a model of 7 billion parameters (the shape is
+# Qwen2.5-7B's), bfloat16, gradient checkpointing, micro-batches of 4 answers, one card of 80 GB. **Guess** first: which line
+# is the largest, and what is the sum?
+
+
+# %% show does_it_fit
+def memory_of_a_run(prompts=8, answers=16, tokens=1024, micro_batch=4, billions=7.6, trained=1.0, state_bytes=12, reference=True):
+    """What lies on the card, in GB (10^9 bytes). trained: the share of the weights; state_bytes: the optimizer's, for each."""
+    layers, hidden, mlp, vocabulary, kv_heads, head_size = 28, 3584, 18_944, 152_064, 4, 128
+    at_once, bf16, float32 = micro_batch * tokens, 2, 4
+    parts = {
+        "policy, weights": billions * bf16,
+        "reference, weights": billions * bf16 * reference,
+        "gradients": billions * bf16 * trained,
+        "optimizer (AdamW)": billions * state_bytes * trained,  # two moments and a float32 copy of the weights: 12
+        "update: activations kept": at_once * layers * hidden * bf16 / 1e9,  # what enters each layer
+        "update: one layer recomputed": at_once * (3 * mlp + 6 * hidden) * bf16 / 1e9,
+        "update: logits and gradient": at_once * vocabulary * 2 * float32 / 1e9,
+        "sampling: KV cache": prompts * answers * tokens * layers * 2 * kv_heads * head_size * bf16 / 1e9,
+    }
+    update, sampling = (sum(v for name, v in parts.items() if name.startswith(when)) for when in ("update", "sampling"))
+    parts["peak"] = sum(list(parts.values())[:4]) + max(update, sampling)  # update and sampling take turns
+    return parts
+
+
+variants = {
+    "all in full": memory_of_a_run(),
+    "B 4, G 8": memory_of_a_run(prompts=4, answers=8),
+    "8-bit states": memory_of_a_run(state_bytes=2),
+    "LoRA": memory_of_a_run(trained=0.005, reference=False),  # the reference is the policy with its adapters off
+}
+print(f"{'GB':30}" + "".join(f"{name:>14}" for name in variants))
+for part in variants["LoRA"]:
+    print(f"{part:30}" + "".join(f"{parts[part]:14.1f}" for parts in variants.values()))
+
+# %% show does_it_fit_sliders
+def draw_memory(**settings):
+    parts = memory_of_a_run(**settings)
+    plt.figure(figsize=(7, 2.8))
+    bars = plt.barh(list(parts), list(parts.values()), color=[BLUE] * 8 + [ORANGE])
+    plt.bar_label(bars, fmt="%.1f", padding=3)
+    plt.axvline(80, color="black", lw=0.8, ls=":")
+    plt.gca().invert_yaxis()
+    plt.xlabel("GB; the dotted line is a card of 80")
+    plt.title(f"peak: {parts['peak']:.0f} GB")
+    plt.show()
+
+
+try:
+    from ipywidgets import FloatSlider, IntSlider, interact
+
+    interact(
+        draw_memory,
+        prompts=IntSlider(8, 1, 64),
+        answers=IntSlider(16, 2, 64),
+        tokens=IntSlider(1024, 256, 16_384, 256),
+        micro_batch=IntSlider(4, 1, 32),
+        billions=FloatSlider(value=7.6, min=0.5, max=32, step=0.1),
+        trained=FloatSlider(value=1.0, min=0.0, max=1.0, step=0.005, readout_format=".3f"),
+        state_bytes=IntSlider(12, 2, 12),
+        reference=True,
+    )
+except ImportError:
+    print("No ipywidgets here, so no sliders. Change the numbers by hand; this is all in full:")
+    draw_memory()
+
+# %% [markdown]
+# In full it takes 144 GB, and what fills the card is the optimizer, 91 GB: AdamW keeps three float32 numbers for each
+# weight. The batch is small beside it. So the advice "take B 4 and G 8" shrinks the cache from 7.5 to 1.9 GB and
+# changes the sum hardly at all; it buys time and, with it, noise. What helps: *8-bit states* (68 GB, and the weights are
+# then stepped in bfloat16), *LoRA* (23 GB: 0.5 % of the weights are trained, and the reference comes free), *offloading*
+# states or reference to the CPU's memory, more cards, $\beta = 0$. And micro-batches: the logits of all answers at
+# once would be the table of the beginning.
 #
 # ## What you have now
 #
 # - Three estimates of the KL, and the knowledge of which is right in value ($k_1$, $k_3$) and which as a loss ($k_2$,
 #   and $k_3$ with a weight), shown by counting out rather than by trust.
-# - A mean that padding cannot poison.
-# - `grpo_objective`: the ratio, the clip, the leash, the aggregation and the numbers to watch. It is the loss that
+# - A mean that padding cannot reach.
+# - `grpo_objective`: the ratio, the clip, the KL, the aggregation and the numbers to watch. It is the loss that
 #   the next notebook trains with, unchanged.
 # - `adapt_beta`, for when you would rather choose the drift than the price.
 #

@@ -771,12 +771,16 @@ def pessimistic(ratio, advantages, clip_range):
     return torch.minimum(ratio * a, ratio.clamp(1 - clip_range, 1 + clip_range) * a)
 
 
-def aggregated(x, mask, how):
+def width(mask, max_length):
+    return mask.shape[1] if max_length is None else max_length
+
+
+def aggregated(x, mask, how, max_length=None):
     mask = mask.bool()
     x = x.masked_fill(~mask, 0.0)
     if how == "sequence":
         return (x.sum(1) / mask.sum(1).clamp_min(1)).mean()
-    return x.sum() / (mask.sum().clamp_min(1) if how == "token" else mask.numel())
+    return x.sum() / (mask.sum().clamp_min(1) if how == "token" else len(mask) * width(mask, max_length))
 
 
 def watched(surrogate, k3, ratio, advantages, mask, clip_range):
@@ -790,7 +794,9 @@ def watched(surrogate, k3, ratio, advantages, mask, clip_range):
 
 
 @mistake("grpo_objective")
-def no_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def no_minus(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The minus of the surrogate is missing: downhill leads to worse answers.
 
     Hint: A good answer (A > 0) should become likelier when the loss goes down. Follow the signs.
@@ -799,11 +805,13 @@ def no_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(surrogate + beta * k3, mask, aggregate), watched(-surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(surrogate + beta * k3, mask, aggregate, max_length), watched(-surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def double_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def double_minus(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The surrogate was negated twice: inside the minimum and in front of it.
 
     Hint: Count the minus signs between the advantage and the loss.
@@ -812,11 +820,13 @@ def double_minus(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, -advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def max_for_min(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def max_for_min(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The larger surrogate was believed: the minus was pushed through the minimum, or max was written for min.
 
     Hint: Is -min(a, b) the same as min(-a, -b)? And which of two surrogates does the pessimist pick?
@@ -825,11 +835,13 @@ def max_for_min(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, c
     ratio, a = torch.exp(new - old), advantages[:, None]
     surrogate = torch.maximum(ratio * a, ratio.clamp(1 - clip_range, 1 + clip_range) * a)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def clip_ratio_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_ratio_only(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The smaller of the two ratios was taken, and the advantage multiplied afterwards.
 
     Hint: The minimum compares surrogates, not ratios. Try A = -1 with a ratio of 1.5.
@@ -838,11 +850,13 @@ def clip_ratio_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mas
     ratio = torch.exp(new - old)
     surrogate = torch.minimum(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def no_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def no_clip(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Nothing was clipped.
 
     Hint: Where does clip_range come in?
@@ -851,11 +865,13 @@ def no_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_
     ratio = torch.exp(new - old)
     surrogate = ratio * advantages[:, None]
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def clip_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_only(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Only the clipped surrogate was used; the unclipped one never got a say.
 
     Hint: A bad answer that has become likelier (A < 0, ratio 1.5) must still be pushed down.
@@ -864,11 +880,13 @@ def clip_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cli
     ratio = torch.exp(new - old)
     surrogate = ratio.clamp(1 - clip_range, 1 + clip_range) * advantages[:, None]
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def clip_of_log_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_of_log_ratio(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The log-ratio was clipped to +-eps instead of the ratio to 1 +- eps: nearly the same, not the same.
 
     Hint: Is e^0.2 equal to 1.2? Which quantity does the formula clip?
@@ -877,11 +895,13 @@ def clip_of_log_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, m
     ratio, a = torch.exp(new - old), advantages[:, None]
     surrogate = torch.minimum(ratio * a, (new - old).clamp(-clip_range, clip_range).exp() * a)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def clip_range_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_range_fixed(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The clip range was always 0.2, whatever clip_range says.
 
     Hint: Is there a number in your function that should be the name of an argument?
@@ -890,11 +910,13 @@ def clip_range_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, 0.2)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, 0.2)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, 0.2)
 
 
 @mistake("grpo_objective")
-def ratio_is_one(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def ratio_is_one(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The old log-probs were replaced by today's, so that the ratio is always 1.
 
     Hint: From the second inner step on, old and new differ. Where do the old ones go in?
@@ -903,11 +925,13 @@ def ratio_is_one(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
     ratio = torch.exp(new - new.detach())
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def new_minus_new(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def new_minus_new(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The new log-probs stood on both sides of the ratio, with their gradient: it cancels exactly.
 
     Hint: What is the derivative of x - x?
@@ -916,11 +940,13 @@ def new_minus_new(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
     ratio = torch.exp(new - new)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def ratio_to_reference(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def ratio_to_reference(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The importance ratio was taken to the reference, not to the policy that sampled.
 
     Hint: Three models are in this loss. Which of them produced the tokens?
@@ -929,24 +955,28 @@ def ratio_to_reference(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     ratio = torch.exp(new - ref)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def old_and_ref_swapped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def old_and_ref_swapped(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Old policy and reference changed places, in the ratio and in the KL.
 
-    Hint: The ratio speaks of the policy that sampled, the leash of the model we began with.
+    Hint: The ratio speaks of the policy that sampled, the KL of the model we began with.
     """
     new, old, ref = cleaned(mask, log_probs_new, ref_log_probs, log_probs_old)
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def inverted_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def inverted_ratio(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The importance ratio was upside down: old over new.
 
     Hint: When the policy likes a token more than before, should the ratio be above 1 or below?
@@ -955,11 +985,13 @@ def inverted_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
     ratio = torch.exp(old - new)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def ratio_without_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def ratio_without_exp(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The difference of the log-probs was used as the ratio.
 
     Hint: For two equal policies the ratio is 1. What is yours?
@@ -968,11 +1000,13 @@ def ratio_without_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, m
     ratio = new - old
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def ratio_of_logs(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def ratio_of_logs(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The log-probs themselves were divided by each other.
 
     Hint: The ratio is one of probabilities. What does a division become among logarithms?
@@ -981,11 +1015,13 @@ def ratio_of_logs(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
     ratio = new / old.masked_fill(~mask.bool(), 1.0)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def probability_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def probability_ratio(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Both probabilities were computed, then divided: for a very unlikely token that is 0 divided by 0.
 
     Hint: In float32, e^-110 is 0. Which order of subtraction and exp never asks for it?
@@ -994,11 +1030,13 @@ def probability_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, m
     ratio = torch.exp(new) / torch.exp(old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def sequence_product(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def sequence_product(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """One importance ratio per response (the product over its tokens) was used where one per token is asked for.
 
     Hint: How many ratios does a response of three tokens have here?
@@ -1007,11 +1045,13 @@ def sequence_product(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     ratio = torch.exp((new - old).sum(1, keepdim=True)).expand_as(new)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def sequence_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def sequence_ratio(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """One length-normalised ratio per response was used: that is GSPO, a relative of GRPO.
 
     Hint: A fine algorithm, but another one. Here every token has a ratio of its own.
@@ -1021,11 +1061,13 @@ def sequence_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
     ratio = torch.exp((new - old).sum(1, keepdim=True) / lengths).expand_as(new)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def rows_for_columns(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def rows_for_columns(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The advantages were laid along the tokens, not along the responses; with N = T nothing complains.
 
     Hint: Against [N, T], a tensor of shape [N] lines up with the last dimension. Which shape must the advantages have?
@@ -1034,11 +1076,13 @@ def rows_for_columns(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     ratio = torch.exp(new - old)
     surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def normalised_again(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def normalised_again(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The advantages were normalised once more, over the whole batch.
 
     Hint: The advantages arrive finished. Batch statistics mix the prompts.
@@ -1048,11 +1092,13 @@ def normalised_again(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def no_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def no_graph(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Nothing flows back: the new log-probs were detached.
 
     Hint: Which of the three log-probs must keep its gradient?
@@ -1061,11 +1107,13 @@ def no_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def ratio_detached(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def ratio_detached(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The ratio carried no gradient; only the KL did.
 
     Hint: With beta = 0 nothing would be left to learn from. Where does the surrogate get its gradient?
@@ -1074,14 +1122,16 @@ def ratio_detached(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
     ratio = torch.exp(new - old).detach()
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 # ---------------------------------------------------------------- grpo_objective: the KL
 
 
 @mistake("grpo_objective")
-def kl_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_sign(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL was subtracted: the loss falls as the policy drifts away.
 
     Hint: When the policy drifts away from the reference, should the loss rise or fall?
@@ -1090,11 +1140,13 @@ def kl_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-(surrogate + beta * k3), mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-(surrogate + beta * k3), mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def k3_inverted_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def k3_inverted_in_loss(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The ratio inside k3 stood upside down: policy over reference.
 
     Hint: For d = ref - new = 1 the text has a k3 of 0.718. Is yours 0.368?
@@ -1103,11 +1155,13 @@ def k3_inverted_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages,
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(new - ref) - (new - ref) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def minus_k1_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def minus_k1_in_loss(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Reference minus policy was used as the KL: that is minus k1.
 
     Hint: A penalty that can be negative is no penalty. Which of the three estimates is never negative and right on average?
@@ -1116,11 +1170,13 @@ def minus_k1_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     kl = ref - new
-    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * kl, mask, aggregate, max_length), watched(surrogate, kl, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def k1_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def k1_as_loss(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The estimate k1 was put into the loss: its gradient does not even look at the reference.
 
     Hint: Right on average as a number, useless as a loss. What does the picture of the gradients show for k1?
@@ -1129,11 +1185,13 @@ def k1_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     kl = new - ref
-    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * kl, mask, aggregate, max_length), watched(surrogate, kl, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def k2_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def k2_as_loss(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The estimate k2 was put into the loss in the place of k3.
 
     Hint: A respectable choice. Which of the three estimates does the formula of this exercise name?
@@ -1142,11 +1200,13 @@ def k2_as_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     kl = (new - ref) ** 2 / 2
-    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * kl, mask, aggregate, max_length), watched(surrogate, kl, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def torch_kl_div(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def torch_kl_div(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The kl_div of torch was used; it weighs every entry by a probability, as if all of the vocabulary were there.
 
     Hint: The function kl_div expects whole distributions. We hold one sampled token at each place: what did the weighing already?
@@ -1155,11 +1215,13 @@ def torch_kl_div(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, 
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     kl = torch.nn.functional.kl_div(new, ref, reduction="none", log_target=True)
-    return aggregated(-surrogate + beta * kl, mask, aggregate), watched(surrogate, kl, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * kl, mask, aggregate, max_length), watched(surrogate, kl, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_weighted_by_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_weighted_by_ratio(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL was weighted by the ratio policy / old: the unbiased version that later systems use.
 
     Hint: Good to know. Does the formula of this exercise, which is the GRPO paper's, have that weight?
@@ -1168,24 +1230,28 @@ def kl_weighted_by_ratio(log_probs_new, log_probs_old, ref_log_probs, advantages
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = ratio * (torch.exp(ref - new) - (ref - new) - 1)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_to_old(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_to_old(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL was taken to the old policy, not to the reference.
 
-    Hint: At the first inner step new equals old, and such a leash would be slack however far the policy went.
+    Hint: At the first inner step new equals old, and such a penalty would be 0 however far the policy went.
     """
     new, old = cleaned(mask, log_probs_new, log_probs_old)
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(old - new) - (old - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_of_old_policy(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_of_old_policy(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL was taken between the old policy and the reference: it cannot change, and pulls on nothing.
 
     Hint: Which of the log-probs in your k3 carries a gradient?
@@ -1194,11 +1260,13 @@ def kl_of_old_policy(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - old) - (ref - old) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_no_grad(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_no_grad(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL is in the loss as a number only: it carries no gradient.
 
     Hint: The loss has the right value, but what pulls the policy back?
@@ -1208,11 +1276,11 @@ def kl_no_grad(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     surrogate = pessimistic(ratio, advantages, clip_range)
     with torch.no_grad():
         k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None):
     """The KL was summed over the tokens of a response, not averaged.
 
     Hint: Over 512 tokens that makes beta 512 times larger. What happens to the rest of the loss on its way to one number?
@@ -1221,12 +1289,14 @@ def kl_sum(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_r
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate, mask, aggregate) + beta * k3.sum(1).mean()
+    loss = aggregated(-surrogate, mask, aggregate, max_length) + beta * k3.sum(1).mean()
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_aggregated_apart(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_aggregated_apart(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL was averaged over all tokens, whatever aggregate says, and added afterwards.
 
     Hint: How many aggregations does the formula have, and what stands inside of them?
@@ -1235,12 +1305,14 @@ def kl_aggregated_apart(log_probs_new, log_probs_old, ref_log_probs, advantages,
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate, mask, aggregate) + beta * aggregated(k3, mask, "token")
+    loss = aggregated(-surrogate, mask, aggregate, max_length) + beta * aggregated(k3, mask, "token")
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_in_the_advantage(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_in_the_advantage(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL was taken off the advantage, as PPO does with the reward.
 
     Hint: Where does the KL stand in the formula: inside of the minimum or beside it?
@@ -1250,26 +1322,30 @@ def kl_in_the_advantage(log_probs_new, log_probs_old, ref_log_probs, advantages,
     k3 = torch.exp(ref - new) - (ref - new) - 1
     a = advantages[:, None] - beta * k3.detach()
     surrogate = torch.minimum(ratio * a, ratio.clamp(1 - clip_range, 1 + clip_range) * a)
-    return aggregated(-surrogate, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_inside_the_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_inside_the_clip(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Clipped tokens lost their KL as well.
 
-    Hint: What does the clip limit: the surrogate, or the leash as well? Look at what the minimum encloses.
+    Hint: What does the clip limit: the surrogate, or the KL as well? Look at what the minimum encloses.
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     clipped = torch.where(a > 0, ratio > 1 + clip_range, ratio < 1 - clip_range)
-    loss = aggregated(-surrogate + beta * k3.masked_fill(clipped, 0.0), mask, aggregate)
+    loss = aggregated(-surrogate + beta * k3.masked_fill(clipped, 0.0), mask, aggregate, max_length)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def dead_groups_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def dead_groups_dropped(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Responses with an advantage of 0 were left out altogether, their KL too.
 
     Hint: Some recipes do this on purpose. Which part of a dead group's loss is not 0 here?
@@ -1279,11 +1355,13 @@ def dead_groups_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages,
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def beta_forgotten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def beta_forgotten(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL entered the loss with its full weight, without beta.
 
     Hint: Where does beta come into your function?
@@ -1292,11 +1370,13 @@ def beta_forgotten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def beta_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def beta_fixed(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL was always weighted by 0.04, whatever beta says.
 
     Hint: Is there a number in your function that should be the name of an argument?
@@ -1305,11 +1385,11 @@ def beta_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + 0.04 * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + 0.04 * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None):
     """The KL was measured, but it never entered the loss.
 
     Hint: The metrics watch; only the loss pulls. Is there anything in your loss that looks at the reference?
@@ -1318,14 +1398,16 @@ def no_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_ra
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 # ---------------------------------------------------------------- grpo_objective: aggregation and padding
 
 
 @mistake("grpo_objective")
-def sum_of_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def sum_of_all(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The responses were summed, not averaged.
 
     Hint: Should a batch twice as large make the step twice as long?
@@ -1334,12 +1416,14 @@ def sum_of_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + beta * k3, mask, aggregate) * len(advantages)
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length) * len(advantages)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def padding_counts(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The mask was not used: padding counted like any token.
 
     Hint: Where does the mask come into your function?
@@ -1353,7 +1437,9 @@ def padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
 
 
 @mistake("grpo_objective")
-def zeroed_padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def zeroed_padding_counts(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The padding was set to 0 before the exp, and its ratio of 1 then counted as a token.
 
     Hint: A log-ratio of 0 is a ratio of 1. What does that, times the advantage, add to the sum?
@@ -1364,12 +1450,18 @@ def zeroed_padding_counts(log_probs_new, log_probs_old, ref_log_probs, advantage
     k3 = torch.exp(ref - new) - (ref - new) - 1
     lengths = mask.bool().sum(1).clamp_min(1)
     token_loss = -surrogate + beta * k3
-    by = {"sequence": (token_loss.sum(1) / lengths).mean(), "token": token_loss.sum() / lengths.sum(), "constant": token_loss.mean()}
+    by = {
+        "sequence": (token_loss.sum(1) / lengths).mean(),
+        "token": token_loss.sum() / lengths.sum(),
+        "constant": token_loss.sum() / len(mask) / width(mask, max_length),
+    }
     return by[aggregate], watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def token_for_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def token_for_sequence(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """All tokens were averaged at once, also where the mean per response comes first.
 
     Hint: Under "sequence" every response weighs the same, however long it is.
@@ -1379,11 +1471,13 @@ def token_for_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     how = "token" if aggregate == "sequence" else aggregate
-    return aggregated(-surrogate + beta * k3, mask, how), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, how, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def sequence_for_token(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def sequence_for_token(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The mean per response came first, also where all tokens weigh the same.
 
     Hint: Under "token" a response of 8 tokens has four times the say of one with 2.
@@ -1393,11 +1487,13 @@ def sequence_for_token(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     how = "sequence" if aggregate == "token" else aggregate
-    return aggregated(-surrogate + beta * k3, mask, how), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, how, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def aggregate_ignored(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def aggregate_ignored(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The loss was aggregated as under "sequence", whatever aggregate says.
 
     Hint: Where does the argument aggregate come into your function?
@@ -1410,7 +1506,9 @@ def aggregate_ignored(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 
 
 @mistake("grpo_objective")
-def aggregate_falls_through(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def aggregate_falls_through(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Under "sequence" the sum was divided by N x T, as under "constant": a padded length, or an `if` where an `elif` was meant.
 
     Hint: A response of two tokens has a mean over two. And follow the name of the loss through the branches: which one writes to it last?
@@ -1425,12 +1523,14 @@ def aggregate_falls_through(log_probs_new, log_probs_old, ref_log_probs, advanta
     if aggregate == "token":
         loss = masked_mean(token_loss, mask)
     else:
-        loss = aggregated(token_loss, mask, "constant")
+        loss = aggregated(token_loss, mask, "constant", max_length)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def constant_by_responses(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def constant_by_responses(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Under "constant" the sum was divided by the number of responses only.
 
     Hint: The constant is a product of two numbers. Which one is missing?
@@ -1439,13 +1539,15 @@ def constant_by_responses(log_probs_new, log_probs_old, ref_log_probs, advantage
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
-    loss = loss * mask.shape[1] if aggregate == "constant" else loss
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
+    loss = loss * width(mask, max_length) if aggregate == "constant" else loss
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def constant_by_longest(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def constant_by_longest(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Under "constant" T was the longest response that happens to be there, which changes from batch to batch.
 
     Hint: Should the divisor depend on how long these answers are? What does the text say T is?
@@ -1454,14 +1556,63 @@ def constant_by_longest(log_probs_new, log_probs_old, ref_log_probs, advantages,
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
     longest = mask.bool().sum(1).max().clamp_min(1)
-    loss = loss * mask.shape[1] / longest if aggregate == "constant" else loss
+    loss = loss * width(mask, max_length) / longest if aggregate == "constant" else loss
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def empty_response_nan(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def max_length_ignored(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
+    """Under "constant" T was always the width of the batch, whatever max_length says.
+
+    Hint: Where does the argument max_length come into your function?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def max_length_without_responses(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
+    """Under "constant" the sum was divided by T alone, without the number of responses.
+
+    Hint: The constant is a product of two numbers. Which one is missing?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
+    return loss * (len(mask) if aggregate == "constant" else 1), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def max_length_under_sequence(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
+    """Under "sequence", too, the sum was divided by max_length where one was given.
+
+    Hint: A mean over the tokens of a response is divided by their number. For which of the three ways is max_length?
+    """
+    new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    how = "constant" if max_length and aggregate == "sequence" else aggregate
+    return aggregated(-surrogate + beta * k3, mask, how, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@mistake("grpo_objective")
+def empty_response_nan(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """A response without tokens was divided by its length, 0.
 
     Hint: What is the smallest number that you ever want to divide by?
@@ -1475,12 +1626,14 @@ def empty_response_nan(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     if aggregate == "sequence":
         loss = (token_loss.sum(1) / mask.sum(1)).mean()
     else:
-        loss = token_loss.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+        loss = token_loss.sum() / (mask.sum() if aggregate == "token" else len(mask) * width(mask, max_length))
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def empty_response_dropped(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def empty_response_dropped(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Responses without tokens were not counted among the N.
 
     Hint: An empty response adds 0. Is it one of the N responses all the same?
@@ -1489,14 +1642,16 @@ def empty_response_dropped(log_probs_new, log_probs_old, ref_log_probs, advantag
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
     if aggregate != "token":
         loss = loss * len(advantages) / mask.bool().any(1).sum().clamp_min(1)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def masked_after_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def masked_after_exp(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The padding was taken out after the exp: the value is right, and the gradient is NaN.
 
     Hint: Backward goes through the exp in the padding too. What does it meet there, and before which step should it have been gone?
@@ -1505,11 +1660,13 @@ def masked_after_exp(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     surrogate = pessimistic(ratio, advantages, clip_range)
     d = ref_log_probs - log_probs_new
     k3 = torch.exp(d) - d - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def multiplied_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def multiplied_padding(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The loss was multiplied by the mask, which a NaN survives.
 
     Hint: What is 0 times NaN? What can be done with the padding instead, and before which step?
@@ -1523,12 +1680,14 @@ def multiplied_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     if aggregate == "sequence":
         loss = (token_loss.sum(1) / m.sum(1).clamp_min(1)).mean()
     else:
-        loss = token_loss.sum() / (m.sum().clamp_min(1) if aggregate == "token" else m.numel())
+        loss = token_loss.sum() / (m.sum().clamp_min(1) if aggregate == "token" else len(m) * width(m, max_length))
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def bool_mask_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def bool_mask_only(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The mask was used as it came: with integers, `~` does not mean "not", and with floats it fails.
 
     Hint: What is ~1 in Python, and does that count as true or as false? What should the mask be made before it is turned round?
@@ -1537,11 +1696,13 @@ def bool_mask_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def inputs_changed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def inputs_changed(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The caller's log-probs were overwritten.
 
     Hint: The old and the reference log-probs are cached for the next inner step. What does a method that ends in `_` do to them?
@@ -1553,11 +1714,13 @@ def inputs_changed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask
     ratio = torch.exp(log_ratio)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(d) - d - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def one_loss_per_response(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def one_loss_per_response(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """One loss per response came back, not one number.
 
     Hint: The mean over the tokens is there; the mean over the responses is not.
@@ -1573,7 +1736,9 @@ def one_loss_per_response(log_probs_new, log_probs_old, ref_log_probs, advantage
 
 
 @mistake("grpo_objective")
-def metrics_with_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def metrics_with_graph(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The metrics carried a gradient: kept in a list, they keep every step's graph in memory.
 
     Hint: Does a number that is only watched need the graph behind it?
@@ -1584,11 +1749,13 @@ def metrics_with_graph(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     metrics |= {"policy_loss": masked_mean(-surrogate, mask), "kl": masked_mean(k3, mask)}
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def kl_metric_times_beta(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_metric_times_beta(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The entry "kl" of the metrics was multiplied by beta.
 
     Hint: Should the KL that you watch shrink when you make beta smaller?
@@ -1598,11 +1765,13 @@ def kl_metric_times_beta(log_probs_new, log_probs_old, ref_log_probs, advantages
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, beta * k3, ratio, advantages, mask, clip_range)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def kl_metric_is_k1(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_metric_is_k1(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The entry "kl" of the metrics was the mean of k1.
 
     Hint: Right on average, and noisy enough to turn negative. Which estimate is in the loss?
@@ -1612,11 +1781,13 @@ def kl_metric_is_k1(log_probs_new, log_probs_old, ref_log_probs, advantages, mas
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, new - ref, ratio, advantages, mask, clip_range)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def policy_loss_with_kl(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def policy_loss_with_kl(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The entry "policy_loss" of the metrics contained the KL.
 
     Hint: The metric is there to tell the two parts of the loss apart.
@@ -1626,11 +1797,13 @@ def policy_loss_with_kl(log_probs_new, log_probs_old, ref_log_probs, advantages,
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate - beta * k3, k3, ratio, advantages, mask, clip_range)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def policy_loss_positive(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def policy_loss_positive(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The entry "policy_loss" of the metrics was the surrogate, without its minus.
 
     Hint: It is called a loss. Is smaller better for yours?
@@ -1640,11 +1813,13 @@ def policy_loss_positive(log_probs_new, log_probs_old, ref_log_probs, advantages
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(-surrogate, k3, ratio, advantages, mask, clip_range)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def metrics_by_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def metrics_by_sequence(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The metrics went through the aggregation of the loss.
 
     Hint: Should what you watch change with aggregate? Over what are the metrics means?
@@ -1655,12 +1830,14 @@ def metrics_by_sequence(log_probs_new, log_probs_old, ref_log_probs, advantages,
     k3 = torch.exp(ref - new) - (ref - new) - 1
     clipped = torch.where(a > 0, ratio > 1 + clip_range, (ratio < 1 - clip_range) & (a < 0)).float()
     parts = {"policy_loss": -surrogate, "kl": k3, "clip_fraction": clipped}
-    metrics = {name: aggregated(x, mask, aggregate).detach() for name, x in parts.items()}
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    metrics = {name: aggregated(x, mask, aggregate, max_length).detach() for name, x in parts.items()}
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def metrics_over_padding(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def metrics_over_padding(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The metrics were averaged over padding as well.
 
     Hint: The share of clipped tokens must not fall because somebody else's answer is long.
@@ -1670,11 +1847,13 @@ def metrics_over_padding(log_probs_new, log_probs_old, ref_log_probs, advantages
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, torch.ones_like(mask), clip_range)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def clip_share_two_sided(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_share_two_sided(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Every ratio outside the range was counted in clip_fraction, whatever the sign of the advantage.
 
     Hint: For A > 0 and a small ratio the pessimist keeps the unclipped surrogate, and its gradient.
@@ -1685,11 +1864,13 @@ def clip_share_two_sided(log_probs_new, log_probs_old, ref_log_probs, advantages
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     metrics["clip_fraction"] = masked_mean(((ratio - 1).abs() > clip_range).float(), mask)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def clip_share_above_only(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_share_above_only(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Only the clipped tokens of good responses were counted in clip_fraction.
 
     Hint: At which edge are the tokens of bad responses (A < 0) clipped?
@@ -1700,11 +1881,13 @@ def clip_share_above_only(log_probs_new, log_probs_old, ref_log_probs, advantage
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     metrics["clip_fraction"] = masked_mean(((advantages[:, None] > 0) & (ratio > 1 + clip_range)).float(), mask)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def clip_count(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_count(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The number of clipped tokens was given as clip_fraction, not their share.
 
     Hint: A fraction lies between 0 and 1. The share of what is it?
@@ -1715,38 +1898,44 @@ def clip_count(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     metrics["clip_fraction"] = metrics["clip_fraction"] * mask.bool().sum()
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def dual_clip(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def dual_clip(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The loss of a bad response's token was bounded once more, at a ratio of 3: dual-clip PPO, as verl has it.
 
-    Hint: A bad token that became far more likely is a slip that must be mended. Does your loss still feel it?
+    Hint: A bad token that became far more likely is a slip that must be undone. Does your loss still feel it?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, a = torch.exp(new - old), advantages[:, None]
     surrogate = pessimistic(ratio, advantages, clip_range)
     surrogate = torch.where(a < 0, torch.maximum(surrogate, 3 * a), surrogate)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_cut_at_ten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_cut_at_ten(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Each token's k3 was cut at 10, as verl does: a token that drifted far is no longer pulled back.
 
-    Hint: Where the drift is largest the leash must pull hardest. What is the gradient of a clamp beyond its edge?
+    Hint: Where the drift is largest the KL must pull hardest. What is the gradient of a clamp beyond its edge?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = (torch.exp(ref - new) - (ref - new) - 1).clamp(max=10)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def zero_beta_is_default(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def zero_beta_is_default(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """A beta of 0 was taken for none at all, and replaced by 0.04 (`beta or 0.04`).
 
     Hint: Python counts 0 as false, yet it is a beta like any other. What does a caller want who says beta=0?
@@ -1755,12 +1944,14 @@ def zero_beta_is_default(log_probs_new, log_probs_old, ref_log_probs, advantages
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + (beta or 0.04) * k3, mask, aggregate)
+    loss = aggregated(-surrogate + (beta or 0.04) * k3, mask, aggregate, max_length)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def clip_share_in_log_space(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def clip_share_in_log_space(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """For clip_fraction the log-ratio was compared with +-eps, not the ratio with 1 +- eps: nearly the same, not the same.
 
     Hint: With eps = 0.33, is a ratio of 0.7 inside the range? Is its logarithm within 0.33 of 0?
@@ -1772,12 +1963,12 @@ def clip_share_in_log_space(log_probs_new, log_probs_old, ref_log_probs, advanta
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     clipped = ((a > 0) & (new - old > clip_range)) | ((a < 0) & (new - old < -clip_range))
     metrics["clip_fraction"] = masked_mean(clipped.float(), mask)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
 def clip_share_with_the_dead(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """Tokens of dead groups were counted in clip_fraction as well: A = 0 was treated like A > 0.
 
@@ -1790,11 +1981,13 @@ def clip_share_with_the_dead(
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     clipped = ((a >= 0) & (ratio > 1 + clip_range)) | ((a < 0) & (ratio < 1 - clip_range))
     metrics["clip_fraction"] = masked_mean(clipped.float(), mask)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def objective_negated(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def objective_negated(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The sign of the whole objective was turned round: uphill for the surrogate, and away from the reference.
 
     Hint: The loss is minimised. Does it fall when good answers become likelier and the policy stays near the reference?
@@ -1803,12 +1996,14 @@ def objective_negated(log_probs_new, log_probs_old, ref_log_probs, advantages, m
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = -aggregated(-surrogate + beta * k3, mask, aggregate)
+    loss = -aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def comma_missing(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def comma_missing(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The two surrogates were multiplied inside of torch.min, which then gives the one smallest number of all.
 
     Hint: How many arguments does your min have, and of which shape is what it gives?
@@ -1818,11 +2013,13 @@ def comma_missing(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
     a = advantages[:, None]
     surrogate = torch.min(ratio * a * ratio.clamp(1 - clip_range, 1 + clip_range) * a).expand_as(ratio)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def loss_clip_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def loss_clip_fixed(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The loss was clipped at 0.2 whatever clip_range says; clip_fraction alone looked at it.
 
     Hint: Is there a number in your function that should be the name of an argument?
@@ -1831,11 +2028,13 @@ def loss_clip_fixed(log_probs_new, log_probs_old, ref_log_probs, advantages, mas
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, 0.2)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def ratio_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def ratio_bounded(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The ratio of a bad token was bounded at 10, by a clamp or a dual clip: if it became far likelier, it is no longer pushed down.
 
     Hint: What does the minimum do with the clip where A < 0? What is the gradient of a clamp beyond its edge?
@@ -1844,12 +2043,12 @@ def ratio_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
     ratio = torch.exp(new - old).clamp(max=10)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
 def log_ratio_to_old_bounded(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """The log-ratio to the old policy was clamped to +-5 before the exp.
 
@@ -1859,11 +2058,13 @@ def log_ratio_to_old_bounded(
     ratio = torch.exp((new - old).clamp(-5, 5))
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def advantages_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def advantages_bounded(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The advantages were clamped to +-10.
 
     Hint: The advantages arrive finished. Which bound does the formula put on them?
@@ -1872,25 +2073,29 @@ def advantages_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages.clamp(-10, 10), clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def log_ratio_in_k3_bounded(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def log_ratio_in_k3_bounded(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The log-ratio inside k3 was clamped to +-10: a token that drifted further is no longer pulled back.
 
-    Hint: Where the drift is largest the leash must pull hardest. What is the gradient of a clamp beyond its edge?
+    Hint: Where the drift is largest the KL must pull hardest. What is the gradient of a clamp beyond its edge?
     """
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     d = (ref - new).clamp(-10, 10)
     k3 = torch.exp(d) - d - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def absolute_d_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def absolute_d_in_loss(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The size of the log-ratio, abs(), was used as the KL.
 
     Hint: Near the reference k3 is flat. How hard does yours pull on a token that has hardly drifted?
@@ -1899,11 +2104,13 @@ def absolute_d_in_loss(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = (ref - new).abs()
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def kl_twice(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def kl_twice(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The KL entered the loss twice: with the surrogate, and once more behind it.
 
     Hint: How many terms of the formula carry a beta, and how many of yours?
@@ -1912,12 +2119,14 @@ def kl_twice(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + 2 * beta * k3, mask, aggregate)
+    loss = aggregated(-surrogate + 2 * beta * k3, mask, aggregate, max_length)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def log_probs_times_mask(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def log_probs_times_mask(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The log-probs were multiplied by the mask, which NaN and infinity survive.
 
     Hint: What is 0 times NaN? Which function of torch chooses instead of multiplying?
@@ -1926,11 +2135,13 @@ def log_probs_times_mask(log_probs_new, log_probs_old, ref_log_probs, advantages
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def padding_overwritten(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def padding_overwritten(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The padding was cleaned in the caller's own log-probs.
 
     Hint: The old and the reference log-probs are cached for the next inner step. What does a method that ends in `_` do to them?
@@ -1941,11 +2152,13 @@ def padding_overwritten(log_probs_new, log_probs_old, ref_log_probs, advantages,
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
-def metrics_times_mask(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def metrics_times_mask(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The metrics were multiplied by the mask without being cleaned before, so that a NaN of the padding reached them.
 
     Hint: What is 0 times NaN? Of which log-probs are your metrics made?
@@ -1957,11 +2170,13 @@ def metrics_times_mask(log_probs_new, log_probs_old, ref_log_probs, advantages, 
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
     dirty = torch.exp(ref_log_probs - log_probs_new) - (ref_log_probs - log_probs_new) - 1
     metrics["kl"] = ((dirty * mask).sum() / mask.sum().clamp_min(1)).detach()
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def no_tokens_at_all(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def no_tokens_at_all(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """In a batch without any token 0 was divided by 0.
 
     Hint: Which of the three aggregations divides by the number of all tokens, and how many may there be?
@@ -1970,14 +2185,14 @@ def no_tokens_at_all(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
     loss = loss * mask.bool().sum().clamp_min(1) / mask.bool().sum() if aggregate == "token" else loss
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
 def only_nan_cleaned_before_exp(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """NaN was replaced before the exp, and the rest of the padding after it: where the exp overflows, the gradient is NaN.
 
@@ -1988,12 +2203,12 @@ def only_nan_cleaned_before_exp(
     surrogate = pessimistic(ratio, advantages, clip_range).masked_fill(~keep, 0.0)
     d = torch.nan_to_num(ref_log_probs - log_probs_new)
     k3 = (d.exp() - d - 1).masked_fill(~keep, 0.0)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @mistake("grpo_objective")
 def empty_response_dropped_by_sequence(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """Under "sequence" the responses without tokens were not counted among the N.
 
@@ -2003,7 +2218,7 @@ def empty_response_dropped_by_sequence(
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    loss = aggregated(-surrogate + beta * k3, mask, aggregate)
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
     if aggregate == "sequence":
         loss = loss * len(advantages) / mask.bool().any(1).sum().clamp_min(1)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
@@ -2011,7 +2226,7 @@ def empty_response_dropped_by_sequence(
 
 @mistake("grpo_objective")
 def losses_watched_by_sequence(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """The entries policy_loss and kl of the metrics went through the aggregation of the loss; clip_fraction did not.
 
@@ -2022,12 +2237,14 @@ def losses_watched_by_sequence(
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range)
-    metrics |= {name: aggregated(x, mask, aggregate).detach() for name, x in (("policy_loss", -surrogate), ("kl", k3))}
-    return aggregated(-surrogate + beta * k3, mask, aggregate), metrics
+    metrics |= {name: aggregated(x, mask, aggregate, max_length).detach() for name, x in (("policy_loss", -surrogate), ("kl", k3))}
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), metrics
 
 
 @mistake("grpo_objective")
-def loss_alone(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def loss_alone(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Only the loss came back, without the metrics.
 
     Hint: Two things are asked for. Which ones, and in which order?
@@ -2035,14 +2252,16 @@ def loss_alone(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, cl
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     surrogate = pessimistic(torch.exp(new - old), advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length)
 
 
 # ---------------------------------------------------------------- grpo_objective: right
 
 
 @right("grpo_objective")
-def max_of_negatives(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def max_of_negatives(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The loss as the maximum of the negatives; k3 as r - log r - 1."""
     m = mask.bool()
     zero = torch.zeros_like(log_probs_new)
@@ -2057,7 +2276,7 @@ def max_of_negatives(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     elif aggregate == "token":
         loss = (loss * m).sum() / m.sum().clamp(min=1)
     else:
-        loss = (loss * m).sum() / (m.shape[0] * m.shape[1])
+        loss = (loss * m).sum() / (m.shape[0] * width(m, max_length))
     n = m.sum().clamp(min=1)
     held = (a > 0) & (rho > 1 + clip_range) | (a < 0) & (rho < 1 - clip_range)
     metrics = {
@@ -2069,7 +2288,9 @@ def max_of_negatives(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 
 
 @right("grpo_objective")
-def own_functions(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def own_functions(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """With masked_mean and kl_estimates; the difference is cleaned, not the log-probs."""
     keep = mask != 0
     log_ratio = torch.where(keep, log_probs_new - log_probs_old, 0.0)
@@ -2081,7 +2302,7 @@ def own_functions(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
     loss = {
         "sequence": lambda: masked_mean(token, keep, 1).mean(),
         "token": lambda: masked_mean(token, keep),
-        "constant": lambda: masked_mean(token, keep) * keep.sum() / keep.numel(),
+        "constant": lambda: masked_mean(token, keep) * keep.sum() / len(keep) / width(keep, max_length),
     }[aggregate]()
     with torch.no_grad():
         held = torch.where(a > 0, ratio > 1 + clip_range, (a < 0) & (ratio < 1 - clip_range))
@@ -2094,29 +2315,35 @@ def own_functions(log_probs_new, log_probs_old, ref_log_probs, advantages, mask,
 
 
 @right("grpo_objective")
-def by_the_sign(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def by_the_sign(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """One-sided clamps, chosen by the sign of the advantage; the log-ratio clamped to +-20."""
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = (new - old).clamp(-20, 20).exp()
     a = advantages[:, None].expand_as(ratio)
     surrogate = torch.where(a >= 0, ratio.clamp(max=1 + clip_range) * a, ratio.clamp(min=1 - clip_range) * a)
     k3 = torch.expm1(ref - new) - (ref - new)
-    return aggregated(beta * k3 - surrogate, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(beta * k3 - surrogate, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @right("grpo_objective")
-def from_new_minus_ref(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def from_new_minus_ref(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """k3 from new - ref, float64 inside."""
     new, old, ref = cleaned(mask, log_probs_new.double(), log_probs_old.double(), ref_log_probs.double())
     ratio, drift = torch.exp(new - old), new - ref
     surrogate = pessimistic(ratio, advantages.double(), clip_range)
     k3 = torch.exp(-drift) - 1 + drift
-    loss = aggregated(-surrogate + beta * k3, mask, aggregate).to(log_probs_new.dtype)
+    loss = aggregated(-surrogate + beta * k3, mask, aggregate, max_length).to(log_probs_new.dtype)
     return loss, watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @right("grpo_objective")
-def only_real_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def only_real_tokens(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """The real tokens picked out first, and added up by row."""
     keep = mask.bool()
     row = keep.nonzero()[:, 0]
@@ -2125,13 +2352,13 @@ def only_real_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
     policy = -torch.min(ratio * a, ratio.clip(1 - clip_range, 1 + clip_range) * a)
     k3 = d.exp() - d - 1
     loss = policy + beta * k3
-    n, t = keep.shape
+    n = len(keep)
     if aggregate == "sequence":
         loss = (loss / keep.sum(1)[row]).sum() / n
     elif aggregate == "token":
         loss = loss.sum() / max(len(row), 1)
     elif aggregate == "constant":
-        loss = loss.sum() / (n * t)
+        loss = loss.sum() / (n * (max_length or keep.shape[1]))
     held = torch.logical_or((a > 0) & (ratio > 1 + clip_range), (a < 0) & (ratio < 1 - clip_range))
     count = max(len(row), 1)
     metrics = {"policy_loss": policy.sum() / count, "kl": k3.sum() / count, "clip_fraction": held.sum() / count}
@@ -2139,7 +2366,9 @@ def only_real_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, ma
 
 
 @right("grpo_objective")
-def response_by_response(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def response_by_response(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """A loop over responses and tokens."""
     losses, policies, kls, held = [], [], [], []
     for i in range(len(advantages)):
@@ -2160,28 +2389,36 @@ def response_by_response(log_probs_new, log_probs_old, ref_log_probs, advantages
     if aggregate == "sequence":
         loss = sum((sum(row) / len(row) for row in losses if row), zero) / len(losses)
     else:
-        loss = sum((x for row in losses for x in row), zero) / (max(len(kls), 1) if aggregate == "token" else mask.numel())
+        loss = sum((x for row in losses for x in row), zero) / (
+            max(len(kls), 1) if aggregate == "token" else len(mask) * width(mask, max_length)
+        )
     n = max(len(kls), 1)
     return loss, {"policy_loss": sum(policies) / n, "kl": sum(kls) / n, "clip_fraction": sum(held) / n}
 
 
 @right("grpo_objective")
-def reference_cleaned_later(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def reference_cleaned_later(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """New and old cleaned before, the reference only by the aggregation: nothing flows back to the padding."""
     new, old = cleaned(mask, log_probs_new, log_probs_old)
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     d = ref_log_probs - new
     k3 = torch.exp(d) - d - 1
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @right("grpo_objective")
-def weights_of_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def weights_of_tokens(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """A table of weights per token, one sum; the graph of a clipped token is cut with detach."""
     m = mask.float()
     lengths = m.sum(1, keepdim=True).clamp(min=1)
-    weights = {"sequence": m / lengths / len(m), "token": m / m.sum().clamp(min=1), "constant": m / m.numel()}[aggregate]
+    weights = {"sequence": m / lengths / len(m), "token": m / m.sum().clamp(min=1), "constant": m / len(m) / width(m, max_length)}[
+        aggregate
+    ]
     new, old, ref = [torch.nan_to_num(x.masked_fill(m == 0, 0.0)) for x in (log_probs_new, log_probs_old, ref_log_probs)]
     ratio, a = torch.exp(new - old), advantages.reshape(-1, 1)
     bound = torch.where(a > 0, 1 + clip_range, 1 - clip_range)
@@ -2194,24 +2431,28 @@ def weights_of_tokens(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 
 
 @right("grpo_objective")
-def bounded_at_twenty(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def bounded_at_twenty(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Both log-ratios clamped to +-20, k3 kept from rounding below 0."""
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio, d = torch.exp((new - old).clamp(-20, 20)), (ref - new).clamp(-20, 20)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.relu(torch.exp(d) - d - 1)
-    return aggregated(-surrogate + beta * k3, mask, aggregate), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
 
 
 @right("grpo_objective")
-def metrics_as_floats(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def metrics_as_floats(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Metrics by .item(), and one more of them."""
     new, old, ref = cleaned(mask, log_probs_new, log_probs_old, ref_log_probs)
     ratio = torch.exp(new - old)
     surrogate = pessimistic(ratio, advantages, clip_range)
     k3 = torch.exp(ref - new) - (ref - new) - 1
     metrics = watched(surrogate, k3, ratio, advantages, mask, clip_range) | {"ratio": ratio.mean()}
-    return aggregated(-surrogate + beta * k3, mask, aggregate), {name: x.item() for name, x in metrics.items()}
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), {name: x.item() for name, x in metrics.items()}
 
 
 # ---------------------------------------------------------------- adapt_beta
@@ -2219,7 +2460,7 @@ def metrics_as_floats(log_probs_new, log_probs_old, ref_log_probs, advantages, m
 
 @mistake("adapt_beta")
 def wrong_way(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """Too much drift loosened the leash.
+    """Too much drift made beta smaller.
 
     Hint: Think of beta as the price of drift. When there is too much drift, should the price rise or fall?
     """
@@ -2270,7 +2511,7 @@ def no_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def fence_below_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The next beta was kept above low, and nothing kept it below high.
 
-    Hint: A fence has two sides. Where would your beta be after a hundred steps of too much drift?
+    Hint: A range has two ends. Where would your beta be after a hundred steps of too much drift?
     """
     error = min(max(kl / target - 1, -1), 1)
     return max(beta * math.exp(rate * error), low)
@@ -2280,7 +2521,7 @@ def fence_below_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def fence_above_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """The next beta was kept below high, and nothing kept it above low.
 
-    Hint: A fence has two sides. How many steps would bring beta back, once it has come close to 0?
+    Hint: A range has two ends. How many steps would bring beta back, once it has come close to 0?
     """
     error = min(max(kl / target - 1, -1), 1)
     return min(beta * math.exp(rate * error), high)
@@ -2288,7 +2529,7 @@ def fence_above_only(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def fence_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """The fence stood at 0.0001 and 1, whatever low and high say.
+    """The range was 0.0001 to 1, whatever low and high say.
 
     Hint: Are there numbers in your function that should be names of arguments?
     """
@@ -2298,7 +2539,7 @@ def fence_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def fence_inside_out(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """The two functions min and max changed places in the fence.
+    """The two functions min and max changed places in the outer clip.
 
     Hint: To keep x from falling below low, which of the two is to be taken, the larger or the smaller?
     """
@@ -2402,7 +2643,7 @@ def rate_fixed(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 def never_down(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     """Errors below 0 were cut off, so that beta could only rise.
 
-    Hint: What should happen to the leash of a policy that drifts too little?
+    Hint: What should happen to the beta of a policy that drifts too little?
     """
     error = min(max(kl / target - 1, 0), 1)
     return min(max(beta * math.exp(rate * error), low), high)
@@ -2410,9 +2651,9 @@ def never_down(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 @mistake("adapt_beta")
 def old_beta_beyond_the_fence(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
-    """A step that would leave the fence was not taken, so that beta stayed where it was, short of the fence.
+    """A step that would leave the range was not taken, so that beta stayed where it was, short of its end.
 
-    Hint: From 0.9, upward, with a fence at 1: does beta stop where it is, or at the fence?
+    Hint: From 0.9, upward, with high = 1: does beta stop where it is, or at 1?
     """
     new = beta * math.exp(rate * min(max(kl / target - 1, -1), 1))
     return new if low <= new <= high else beta
@@ -2512,22 +2753,24 @@ def sorted_in_the_middle(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
 
 
 @right("grpo_objective")
-def one_sum_of_weights(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"):
+def one_sum_of_weights(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
     """Each token's weight first, then one weighted sum for the loss and for every metric."""
     keep = mask.bool()
     per_token = keep.double() / keep.sum().clamp_min(1)
     weights = {
         "sequence": keep.double() / keep.sum(1, keepdim=True).clamp_min(1) / len(keep),
         "token": per_token,
-        "constant": keep.double() / keep.numel(),
+        "constant": keep.double() / (len(keep) * width(keep, max_length)),
     }[aggregate]
     new, old, ref = (torch.where(keep, x, 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))
     a = advantages.unsqueeze(1)
     ratio = (new - old).exp()
     bound = torch.where(a >= 0, ratio.clamp(max=1 + clip_range), ratio.clamp(min=1 - clip_range))
-    leash = torch.expm1(ref - new) - (ref - new)
-    loss = ((beta * leash - bound * a) * weights.to(new.dtype)).sum()
+    drift = torch.expm1(ref - new) - (ref - new)
+    loss = ((beta * drift - bound * a) * weights.to(new.dtype)).sum()
     share = (bound.ne(ratio) & (a != 0)).to(new.dtype)
     with torch.no_grad():
-        told = [(x * per_token.to(x.dtype)).sum() for x in (-bound * a, leash, share)]
+        told = [(x * per_token.to(x.dtype)).sum() for x in (-bound * a, drift, share)]
     return loss, dict(zip(("policy_loss", "kl", "clip_fraction"), told))

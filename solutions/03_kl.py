@@ -144,7 +144,7 @@ print(f"by the clock of this machine, for 4 updates of a small model: saved {1 -
 
 # %% [markdown]
 # With one update a batch there is nothing to save: the reference runs once either way. With 4 it is 13 units of 16,
-# a saving of 19 % (the clock of an idle machine agrees, roughly), and it never passes a quarter of the *updates*; sampling, mostly the longest part of a step, is not
+# a saving of 19 %, and it never passes a quarter of the *updates*; sampling, mostly the longest part of a step, is not
 # counted yet. So 30 % of a run is out of reach. What saves a whole pass in every case is $\beta = 0$: then no reference is
 # needed. The policy's own log-probs cannot be cached: they change with every step, and they carry the gradient.
 #

@@ -54,12 +54,11 @@ class Feedback:
 
     def after(self, result):
         error = result.error_before_exec or result.error_in_exec or self.error  # some magics show an error and go on
-        if told := self.of_check(error) if self.check else self.of_other(error):
+        if told := self.of_check(error, *self.check) if self.check else self.of_other(error):
             print(wrapped("\n".join(told)))
 
-    def of_check(self, error):
+    def of_check(self, error, name, exercise, points):
         """What to say after a check, line by line."""
-        name, exercise, points = self.check
         self.latest = exercise
         plural = "point" if points == 1 else "points"
         waits = self.failed & self.used(exercise)
@@ -120,8 +119,8 @@ class Feedback:
         if words and shapes and "shape" in words:
             words += " The text gives the shapes " + ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             for frame in frames[-1:]:
-                values = {n: frame.f_locals.get(n) for n in frame.f_code.co_varnames[: frame.f_code.co_argcount]}
-                came = ", ".join(f"{n} {list(v.shape)}" for n, v in values.items() if hasattr(v, "shape"))
+                names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+                came = ", ".join(f"{n} {list(v.shape)}" for n, v in frame.f_locals.items() if n in names and hasattr(v, "shape"))
                 words += f"; here they came as {came}" if came else ""
             words += "."
         return [words] if words else []

@@ -37,7 +37,7 @@ class Notebook:
             "quadruple": ([], "Where to read: there."),
             "brought": ([], "Where to read: far."),
         }
-        self.feedback = cell.Feedback("toy", "", 0, CHECKS, places, {}, {}, [])
+        self.feedback = cell.Feedback("toy", "", 0, CHECKS, places, {"double": {"x": "[N]"}}, {}, [])
 
     def run(self, source):
         self.capsys.readouterr()
@@ -118,6 +118,14 @@ def test_an_error_inside_a_function_is_told_in_words_wherever_it_is_called(noteb
     notebook.run("def double(x):\n    raise NotImplementedError()")
     said = notebook.run("print(quadruple(1))")
     assert said.split("\n") == ["NotImplementedError: double is not written yet: line 2 of its cell is still open.", ""]
+
+
+def test_shapes_that_do_not_fit_are_told_beside_those_of_the_text(notebook):
+    notebook.run("import torch\n\n\ndef double(x, y=2):\n    return x + torch.zeros(3)")
+    for source in ("double(torch.zeros(2))", TWICE.replace("3)", "torch.zeros(2))")):
+        said = " ".join(notebook.run(source).split())
+        assert "Two tensors do not fit: compare their shapes axis by axis, from the right." in said
+        assert "The text gives the shapes x [N]; here they came as x [2]." in said
 
 
 def test_a_cause_is_named_only_where_the_function_is_called(notebook):

@@ -12,13 +12,23 @@ ARGUMENT = re.compile(r"^\| (.+?) \| .*?`(\[[^\]]*\])`.*? \|", re.MULTILINE)
 
 def hints(notebook: Notebook) -> dict[str, tuple[list[tuple[str, str]], str]]:
     """Exercise -> the ideas of its text, each after the checks it is for ("": all of them), and the place where to read."""
-    found = {}
+    found, prose = {}, ""
     for exercise in notebook.exercises:
-        ideas = [(checks, " ".join(idea.split())) for checks, idea in DETAILS.findall(exercise.prose)]
-        headings = re.findall(r"^##+ (.+)$", exercise.prose, re.MULTILINE)[-2:]  # of its section, and its own
-        where = ", then ".join(f"“{heading.replace('`', '')}”" for heading in headings)
+        prose += exercise.prose + "\n"
+        ideas = [(checks, plain(idea)) for checks, idea in DETAILS.findall(exercise.prose)]
+        *above, (depth, own) = re.findall(r"^(##+) (.+)$", prose, re.MULTILINE) or [("", "the text above")]
+        section = [heading for marks, heading in above if len(marks) < len(depth)][-1:]
+        where = ", then ".join(f"“{re.sub(r' [(].*', '', plain(heading.replace('`', '')))}”" for heading in [*section, own])
         found[exercise.name] = ideas, f"Where to read: {where}."
     return found
+
+
+def plain(text: str) -> str:
+    """A text on one line, its formulas in plain characters: $\\frac{1}{G} A_{t+1}$ becomes (1) / (G) A_(t+1)."""
+    for formula in re.findall(r"\$[^$`]+\$", text):
+        words = re.sub(r"\\frac\{(.*?)\}\{(.*?)\}", r"(\1) / (\2)", formula.strip("$").replace(r"\dots", "..."))
+        text = text.replace(formula, re.sub(r"\\([a-z]*)", r"\1", words).translate(str.maketrans("{}", "()")))
+    return " ".join(text.split())
 
 
 def shapes(notebook: Notebook) -> dict[str, dict[str, str]]:

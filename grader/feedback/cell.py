@@ -3,12 +3,20 @@
 Only the standard library is used, and of this package those two; it runs on Python 3.10 and IPython 7.34.
 """
 
+import re
+import textwrap
 import traceback
 
 from IPython import get_ipython
 
 from grader.feedback.errors import meaning
 from grader.feedback.naming import agrees, by_mistake, called, candidates, evidence, is_open, sentences
+
+
+def wrapped(text):
+    """A text with its long lines broken (JupyterLab's Validate cuts them at 83 characters); what is indented stays so."""
+    lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
+    return "\n".join(textwrap.fill(line, 80, subsequent_indent=i, break_long_words=False, break_on_hyphens=False) for line, i in lines)
 
 
 class Feedback:
@@ -21,6 +29,7 @@ class Feedback:
         self.checks, self.hints, self.shapes = checks, hints, shapes
         self.mistakes, self.fingerprints, self.text = mistakes, fingerprints, text
         self.passed, self.taken, self.check, self.latest = {}, {}, None, ""
+        self.defined, self.failed, self.error = {}, set(), None  # see `before` and `after_others`; what was shown of a cell
         self.seen, self.decimals = {}, {}  # check -> what came out since a function was last defined, see `candidates`
         self.shell = get_ipython()
         if not self.shell:  # no notebook
@@ -30,42 +39,63 @@ class Feedback:
         self.shell._course_feedback = (("pre_run_cell", self.before), ("post_run_cell", self.after))
         for event in self.shell._course_feedback:
             self.shell.events.register(*event)
-        show = getattr(type(self.shell), "_showtraceback", None)
-        if show:  # a failed check is told in words, without a page of traceback
-            self.shell._showtraceback = lambda kind, error, lines: show(self.shell, kind, error, self.short(error, lines))
+        show = type(self.shell)._showtraceback  # a failed check is told in words, without a page of traceback
+        self.shell._showtraceback = lambda kind, error, lines: show(self.shell, kind, error, self.short(error, lines))
 
     def before(self, info):
-        lines = (info.raw_cell or "").split("\n")  # the title may stand below a form's title, a magic or a comment
-        self.check = next((self.checks[t] for t in (line.lstrip("# ").removeprefix("@title ").rstrip(". ") for line in lines) if t in self.checks), None)
+        cell, names = info.raw_cell or "", self.shell.user_ns  # a check's title may stand below a magic, or be a form's
+        lines = (line.lstrip("# ").removeprefix("@title ").partition(" {")[0].rstrip(". ") for line in cell.split("\n"))
+        self.check, self.error = next((self.checks[line] for line in lines if line in self.checks), None), None
+        self.defined = {name: names.get(name) for name in self.hints if re.search(rf"^\s*def {name}\b", cell, re.MULTILINE)}
         if self.check:
-            self.shell.user_ns.pop("got", None)  # what a check compares; never that of an earlier one
-        elif "def " in (info.raw_cell or ""):
+            names.pop("got", None)  # what a check compares; never that of an earlier one
+        elif "def " in cell:
             self.seen.clear()  # another function may be another mistake
 
     def after(self, result):
-        if not self.check:
-            return
-        name, exercise, points = self.check
+        error = result.error_before_exec or result.error_in_exec or self.error  # some magics show an error and go on
+        if told := self.of_check(error, *self.check) if self.check else self.of_other(error):
+            print(wrapped("\n".join(told)))
+
+    def of_check(self, error, name, exercise, points):
+        """What to say after a check, line by line."""
         self.latest = exercise
         plural = "point" if points == 1 else "points"
-        error = result.error_before_exec or result.error_in_exec
-        self.passed[name] = bool(result.success)
-        if result.success:
+        waits = self.failed & self.used(exercise)
+        self.passed[name] = not error and not waits
+        if waits:
+            return [f"Not judged: {min(waits)} is not what its cell says, since that stopped with an error. Begin there."]
+        if not error:
             self.seen[name] = True
-            print(f"\u2713 {points} {plural}: this part of {exercise} is right.")
-        elif is_open(error):
+            return [f"\u2713 {points} {plural}: this part of {exercise} is right."]
+        if is_open(error):
             self.seen.pop(name, None)
-            print(f"{exercise} is not written yet: {points} {plural} {'waits' if points == 1 else 'wait'} here.")
-        else:
-            told = self.named(name, exercise, error) or self.explained(exercise, error)
-            if not told and (title := self.failed_before(name, exercise)):
-                told = [f"This may be an echo of what failed before. Begin there: {title}."]
-            print("\n".join([*told, f'Stuck? hint("{exercise}") gives a hint, and another one each time.']))
+            return [f"{exercise} is not written yet: {points} {plural} {'waits' if points == 1 else 'wait'} here."]
+        told = self.named(name, exercise, error) or self.explained(exercise, error)
+        return [*told, f'Stuck? hint("{exercise}") gives a hint, and another one each time.']
 
-    def failed_before(self, check, exercise):
-        """The title of the first failed check of an exercise, if it stands before this one."""
-        title, name = next((t, n) for t, (n, of, _) in self.checks.items() if of == exercise and self.passed.get(n) is False)
-        return "" if name == check else title
+    def of_other(self, error):
+        """What to say after any other cell: that a function was not defined, and what an error inside of one means."""
+        told = []
+        for name, earlier in self.defined.items():
+            if self.shell.user_ns.get(name) is not earlier:  # what failed may pass now
+                self.failed.discard(name)
+                self.passed = {n: p for n, p in self.passed.items() if p or n not in self.own(name)}
+            elif error:
+                self.failed.add(name)
+                told.append(f"{name} is not defined by this cell: it stopped with an error. Its checks wait until a cell defines it.")
+        frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(getattr(error, "__traceback__", None))]
+        inside = [name for name in frames if name in self.hints and not is_open(error)][-1:]
+        return told + [f"In {name}: {words}" for name in inside for words in self.explained(name, error)]
+
+    def own(self, exercise):
+        """The checks of an exercise."""
+        return [name for name, of, _ in self.checks.values() if of == exercise]
+
+    def used(self, exercise):
+        """An exercise and every name that its function looks up."""
+        code = getattr(self.shell.user_ns.get(exercise), "__code__", None)
+        return {exercise} | (called(code) if code else set())
 
     def named(self, check, exercise, error):
         """What the checks of the exercise gave so far is explained by: a function that it calls, or known mistakes."""
@@ -73,11 +103,10 @@ class Feedback:
             self.seen[check], self.decimals[check] = evidence(error, self.shell.user_ns)
         except Exception:  # an odd thing came out; the check's own message says what
             self.seen[check] = []
-        code = getattr(self.shell.user_ns.get(exercise), "__code__", None)
         failed = {of for name, of, _ in self.checks.values() if of != exercise and self.passed.get(name) is False}
-        if code and (causes := failed & called(code)):
+        if causes := failed & self.used(exercise):
             return [f"{exercise} calls {min(causes)}, which fails a check of its own: begin there."]
-        own = [name for name, of, _ in self.checks.values() if of == exercise]
+        own = self.own(exercise)
         prints = by_mistake(self.fingerprints, own)
         names, sure = candidates({name: self.seen[name] for name in own if name in self.seen}, prints, self.decimals)
         return sentences([name for name in names if agrees(prints[name].get(check), self.seen[check])], sure, self.mistakes)
@@ -91,8 +120,7 @@ class Feedback:
             words += " The text gives the shapes " + ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             for frame in frames[-1:]:
                 names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-                values = [(n, frame.f_locals[n]) for n in names if n in frame.f_locals]
-                came = ", ".join(f"{n} {list(v.shape)}" for n, v in values if hasattr(v, "shape"))
+                came = ", ".join(f"{n} {list(v.shape)}" for n, v in frame.f_locals.items() if n in names and hasattr(v, "shape"))
                 words += f"; here they came as {came}" if came else ""
             words += "."
         return [words] if words else []
@@ -103,21 +131,20 @@ class Feedback:
         if exercise not in self.hints:
             print(f"There is no exercise {exercise!r} here; there are {', '.join(self.hints)}.")
             return
-        failed = ((title, name) for title, (name, of, _) in self.checks.items() if of == exercise and not self.passed.get(name))
-        title, check = next(failed, ("", ""))
+        titles = {name: title for title, (name, of, _) in self.checks.items() if of == exercise}
+        check = next((name for state in (False, None) for name in titles if self.passed.get(name) is state), "")
         ideas, where = self.hints[exercise]
-        ideas = sorted(ideas, key=lambda idea: bool(idea[0]) and check not in idea[0].split())  # those for this check first
-        steps = [f"The property to look at: {title}." if title else "All checks are passed.", *[words for _, words in ideas], where]
-        before, taken = self.taken.get(exercise, ("", 0))
-        step = taken + 1 if before == check else 1
-        self.taken[exercise] = check, step
-        if step > len(steps):
-            print("That was the last hint. Take a break, or explain your function aloud, line by line; the answer key comes last.")
-        else:
-            print(f"Hint {step} of {len(steps)}: {steps[step - 1]}")
+        ideas = [words for checks, words in ideas if not checks or not check or check in checks.split()]  # none for other checks
+        steps = [f"The property to look at: {titles[check]}." if check else "All checks are passed.", *ideas, where][not titles :]
+        step = self.taken[exercise, check] = self.taken.get((exercise, check), 0) + 1
+        last = "That was the last hint. Take a break, or explain your function aloud, line by line; the answer key comes last."
+        print(wrapped(last if step > len(steps) else f"Hint {step} of {len(steps)}: {steps[step - 1]}"))
 
     def short(self, error, lines):
         """The message alone where a check fails or an exercise is still open; a learner's own error in full."""
+        self.error = error
+        if self.check and self.failed & self.used(self.check[1]):
+            return ["\u2717 not judged"]
         if is_open(error):
             frames = [(frame.f_code.co_name, line) for frame, line in traceback.walk_tb(error.__traceback__)]
             where, line = frames[-1] if frames else ("", 0)
@@ -125,7 +152,7 @@ class Feedback:
                 return ["NotImplementedError: not written yet."]
             return [f"NotImplementedError: {where} is not written yet: line {line} of its cell is still open."]
         if self.check and isinstance(error, AssertionError) and str(error):
-            return [f"\u2717 {error}"]
+            return [wrapped(f"\u2717 {error}")]
         return lines
 
     def score(self):
@@ -134,17 +161,13 @@ class Feedback:
         for name, exercise, points in self.checks.values():
             done, total = exercises.get(exercise, (0, 0))
             exercises[exercise] = (done + points * self.passed.get(name, False), total + points)
-        width = max([len(e) for e in exercises] + [24])
-        done, total = (sum(pair[i] for pair in exercises.values()) for i in (0, 1))
+        width = max(24, *map(len, exercises))
+        done, total = map(sum, zip(*exercises.values(), strict=True))
         print(f"{self.notebook}: {done} of {total} points in the visible checks\n")
         for exercise, (points, of) in exercises.items():
             print(f"  {exercise:{width}} {points:>3} of {of:>2}{'' if points == of else '   open'}")
         if self.written:
             print(f"  {'written answers':{width}}   - of {self.written:>2}   read by a person")
         print("\nGrading runs the same checks on more inputs, which this notebook does not show.")
-        if done < total:
-            print("Open points are an invitation: the message of the failed check says where to look.")
-        elif self.following:
-            print(f"All of it. Next: {self.following}.ipynb")
-        else:
-            print("All of it. You have written GRPO.")
+        last = f"All of it. {f'Next: {self.following}.ipynb' if self.following else 'You have written GRPO.'}"
+        print(last if done == total else "Open points are an invitation: the message of the failed check says where to look.")

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from grader.course.trusted import failure, namespace
-from grader.feedback.errors import meaning
 from grader.feedback.naming import NO_NUMBERS, by_mistake, candidates, evidence, fingerprint
 from grader.feedback.table import fingerprints
 from grader.mistakes import versions
@@ -150,11 +149,3 @@ def test_the_table_depends_on_nothing_hidden():
 def test_numbers_are_compared_and_not_how_they_are_wrapped():
     assert fingerprint(torch.tensor(0.5)) == fingerprint(0.5) and fingerprint({"kl": torch.tensor(2.0)}) == fingerprint({"kl": 2.0})
     assert fingerprint(torch.zeros(2, 3)) != fingerprint(torch.zeros(3, 2, 1))
-
-
-def test_common_errors_of_python_are_explained_with_the_shapes_of_the_text():
-    shapes = {"advantages": "[N]", "mask": "[N, T]"}
-    message = "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"
-    assert "as a column: [N, 1]" in meaning("RuntimeError", message, shapes, True)
-    assert "a typing slip" in meaning("NameError", "name 'ratoi' is not defined", shapes, True)
-    assert not meaning("AssertionError", "the loss is 1.5, not 1.2", shapes, True)

@@ -589,12 +589,19 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # - Integers (int32, int64) and float64 come in as well as float32, and no digit of a float64 is dropped before
 #   the mean is off. Floats come out; `rewards` and `group_ids` stay as they are.
 #
-# <details data-checks="group_zero_mean group_measured_in_stds group_scale_and_level group_ids_are_labels group_nothing_to_learn group_whole_number_rewards"><summary>A hint: the groups</summary>
+# <details data-checks="group_zero_mean group_ids_are_labels group_nothing_to_learn group_whole_number_rewards"><summary>A hint: the groups</summary>
 #
 # `torch.unique(group_ids, return_inverse=True, return_counts=True)` renames any labels to 0, 1, 2, ... and
 # counts them. With such names `index_add_` sums each group in one call, and indexing by the names hands each
 # answer its group's result. Or: for each distinct id, a mask `group_ids == id` picks the group, and you can
 # read and write through it.
+#
+# </details>
+#
+# <details data-checks="group_measured_in_stds group_scale_and_level"><summary>A hint: the std</summary>
+#
+# `torch.std` divides by G - 1 unless told otherwise. By hand: the distances from the group's mean first, then the mean of
+# their squares, then the root. (Squares of rewards near 1000 have no digits left for the distances.)
 #
 # </details>
 #

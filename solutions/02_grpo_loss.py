@@ -433,7 +433,7 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
     return loss, advantages
 
 # %% check own_group_advantages points=2
-# TODO 1: each answer is measured in standard deviations of its own group.
+# Each answer is measured in standard deviations of its own group (TODO 1).
 expected = torch.tensor([0.1690, -0.9806, -0.5071, 1.3728, 1.5213, -1.1832, -0.3922, 0.0])
 _, answer = loss_and_advantages(advantages_so_far(**separating_batch()), 8)
 tiny, huge = (
@@ -483,7 +483,7 @@ assert close(mine, right, 0.05), "an advantage of an extreme group is off"
 ### END HIDDEN TESTS
 
 # %% check zero_mean_in_every_group points=3
-# TODO 1: zero mean in every group: what one answer gains, its siblings lose.
+# Zero mean in every group: what one answer gains, its siblings lose (TODO 1).
 of_group = [0, 1, 0, 2, 1, 0, 2, 0, 3, 1] + [4] * 442  # a tie in group 2, one answer in group 3, one success in group 4
 rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1, 1] + [0] * 441)  # whole numbers
 for labels in ((3, -1, 8, 0, 20), (3, -1, 10**15, 2**60 + 3, 2**60 + 4)):
@@ -531,7 +531,7 @@ for trial in range(12):
 ### END HIDDEN TESTS
 
 # %% check equal_rewards_teach_nothing points=1
-# TODO 1: equal rewards teach nothing (six times 0.9 in float32 gives six times 0); those that hardly differ still do.
+# Equal rewards teach nothing (six times 0.9 in float32 gives six times 0); those that hardly differ still do (TODO 1).
 ids = torch.tensor([1, 2, 1, 1, 3, 1, 2, 1, 3, 1, 4, 4])
 rewards = torch.tensor([0.9, 0.0, 0.9, 0.9, 1000.0, 0.9, 2**-14, 0.9, 1000.25, 0.9, 1000.0, 1016.0])
 _, got = loss_and_advantages(
@@ -564,7 +564,7 @@ for n in (3, 6, 7, 11, 23, 40):
 ### END HIDDEN TESTS
 
 # %% check rewards_of_any_number_type points=1
-# TODO 1: rewards of any number type give float advantages, and nothing that comes in is changed.
+# Rewards of any number type give float advantages, and nothing that comes in is changed (TODO 1).
 once, doubles = [0.5774, 0.5774, 0.5774, -1.7321], [1000.0, 1000.00009, 1000.00022, 1000.0003]
 for rewards, words, expected in (
     (torch.tensor([2, 2, 2, 1]), "2, 2, 2, 1 (int64)", once),
@@ -610,7 +610,7 @@ for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
 ### END HIDDEN TESTS
 
 # %% check ratio_positivity points=3
-# TODO 2: the ratio is positive and equals exp(new - old), as the gradient of your own loss shows it.
+# The ratio is positive and equals exp(new - old), as the gradient of your own loss shows it (TODO 2).
 old = torch.tensor([-110.0, -64.0, -3.0, -400.0, -20.0, -27.0])
 new = (old + torch.tensor([1.1, 0.9, math.exp(-18), 1.7, 0.85, math.exp(18)]).log()).requires_grad_()
 expected = torch.tensor([math.exp(a - b) for a, b in zip(new.tolist(), old.tolist())])
@@ -651,7 +651,7 @@ for trial in range(10):
 ### END HIDDEN TESTS
 
 # %% check gradient_flow points=3
-# TODO 2 and 3: the gradient reaches the new log-probs with the right value in all four clip regions.
+# The gradient reaches the new log-probs with the right value in all four clip regions (TODO 2 and 3).
 batch = separating_batch()
 ratios, A = (0.5, 1.5, 1.5, 1.5, 1.1, 0.5, 0.9, 1.05), (1, -1, -1, 1, 1, -1, -1, 0)
 new = batch.pop("log_probs_new").requires_grad_()  # old log-probs and rewards come without gradient
@@ -696,7 +696,7 @@ assert len({s for s in seen if (s[0] or s[1]) and (s[2] or s[3])}) == 4, "the dr
 ### END HIDDEN TESTS
 
 # %% check value_of_the_loss points=2
-# TODO 3: the loss is minus the mean of the pessimistic surrogate.
+# The loss is minus the mean of the pessimistic surrogate (TODO 3).
 loss, _ = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
 got = loss.item()
 assert abs(got - 0.015724) < 1e-4, (
@@ -724,7 +724,7 @@ for _ in range(10):
 ### END HIDDEN TESTS
 
 # %% check clip_range_is_obeyed points=1
-# TODO 2: the band is as wide as the caller asks.
+# The band is as wide as the caller asks (TODO 2).
 expected = torch.tensor([0.45, 0.2125])  # of the surrogates 1.1, -.9, -2.5, .5 and 1.6, -.45, -2.5, .5
 old = torch.tensor([-1.0, -2.0, -0.5, -1.5])
 new = old + torch.tensor([2.0, 0.45, 2.5, 0.5]).log()

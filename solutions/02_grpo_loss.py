@@ -403,7 +403,7 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
     # How: rename the ids to 0 … M-1, add up per group with index_add_, hand each answer its group's mean and std.
     # Core line: centred / std.clamp_min(eps)
     # Mathematics: A = (r - mean of the group) / std of the group, a z-score that no scale and no offset can change.
-    # In practice: no critic to train or to keep in memory; easy and hard prompts pull with the same strength.
+    # In practice: no critic to train or to keep in memory; a level or a scale that a prompt gives its rewards is gone.
     _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
 
     def group_mean(x):  # [N] -> [N], each entry its group's mean
@@ -434,7 +434,7 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
     ### BEGIN SOLUTION
     # How: take the smaller surrogate of each answer, average over the answers, change the sign.
     # Core line: loss = -torch.min(unclipped, clipped).mean()
-    # Mathematics: a lower bound on the improvement; its slope is 0 only where A > 0, r > 1+eps or A < 0, r < 1-eps.
+    # Mathematics: a lower bound on the unclipped surrogate; its slope is 0 only where A > 0, r > 1+eps or A < 0, r < 1-eps.
     # In practice: a good answer stops being pushed once it has moved enough, and a slip the wrong way is undone.
     loss = -torch.min(unclipped, clipped).mean()
     ### END SOLUTION
@@ -801,8 +801,8 @@ if few < 0.1:
 # %% [markdown]
 # ## "Why does the loss start at 0, and then increase?"
 #
-# So ask an issue of TRL (2703) and one of open-r1 (239), and many readers of their first log: it says `0.0000` or
-# `-0.0000` for a while, and then the loss *rises*, while the reward rises too. Both halves have an answer. First the 0.
+# So ask an issue of TRL (number 2703) and one of open-r1 (239), over a log that says `0.0000` or `-0.0000` for a
+# while, and then *rises*, while the reward rises too. Both halves have an answer. First the 0.
 #
 # At the first step on a batch `new` and `old` are the same policy. Every ratio is 1, nothing is clipped, every
 # surrogate is its advantage, and the advantages of a group sum to zero. So the loss **must** be 0. A loss is only
@@ -923,7 +923,7 @@ print(f"second loss: {compute_grpo_loss(**batch)[0].item():.4f}")
 # shows that for padding on the left.
 #
 # Now the other half. With one update per batch the policy term prints 0 for ever, so what you read is **beta times
-# the KL** to the reference, the term that notebook 3 adds; and that grows as the policy moves away. The next cell
+# the KL** to the reference, the term that notebook 3 adds; and this grows as the policy moves away. The next cell
 # trains a table of 8 prompts with 12 possible answers each, 16 drawn for every update, with beta at 0.04. **Predict**
 # which of the two columns the loss follows.
 
@@ -945,8 +945,8 @@ for update in range(51):
     logits = (logits - 3.0 * slope).detach().requires_grad_()
 
 # %% [markdown]
-# The reward goes from below .1 to above .9 and the loss from 0 to about .09, all of it KL: a rising loss is the sign
-# that something is being learnt. The height of the GRPO loss is a poor thing to watch. Watch the reward.
+# The reward goes from below .1 to above .9 and the loss from 0 to about .09, all of it KL: a rising loss says
+# that the policy moves away from the reference, and nothing about whether that is for the better. Watch the reward.
 
 # %% [markdown]
 # ## Clipping is not a fence (optional)

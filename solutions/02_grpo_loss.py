@@ -1311,7 +1311,7 @@ got = slopes, own
 off = first_off(slopes, expected, 1e-5) or first_off(result, expected * log_probs, 1e-5)
 assert not off, f"two answers of four tokens, advantages .5 and -1.5; of the gradient, or of the products, {off}"
 off = first_off(own, per_token * square, 1e-5)
-assert not off, f"one advantage per token, {per_token.tolist()}, log-probs {square.tolist()}: the product at {off}"
+assert not off, f"one advantage per token, {rounded(per_token)}, log-probs {rounded(square)}: the product at {off}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 15)
 for n, t in ((1, 5), (3, 7), (6, 2), (4, 1), (3, 3)):
@@ -1652,7 +1652,7 @@ for longest, divisor, w in zip((None, 20), (27, 60), got):
     assert close(w, torch.tensor([[1 / divisor, 0.0], [1 / divisor, 0.0]]), 1e-5), (
         f"three answers in a batch of width 9, max_length {longest}, A = 1, -1 and 0: every token weighs 1/{divisor} = "
         f"{1 / divisor:.4f} under 'constant', padding nothing; with yours it is {rounded(w[:, 0])} in the first two, and "
-        f"{rounded(w[:, 1])} for padding. Does the divisor depend on the lengths, or on the advantages?"
+        f"{rounded(w[:, 1])} for padding. What is the divisor, and what must it not depend on?"
     )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)

@@ -1807,8 +1807,8 @@ for name, x, low, high in (
 
 # %% [markdown]
 # A token's ratio mostly lies between 0.99 and 1.01. The product of a thousand of them runs from about 0.73 to 1.37,
-# from noise alone, and about 52 % of the answers leave a band of 0.2. The geometric mean mostly lies between 0.9997 and 1.0003:
-# a band of 0.2 would never act on it, and its own, narrow one leaves about 28 % of the answers outside. That is no slip.
+# from noise alone, and about 52 % of the answers leave the band from 0.8 to 1.2. The geometric mean mostly lies between 0.9997 and 1.0003:
+# that band would never act on it, and its own, narrow one leaves about 28 % of the answers outside. That is no slip.
 # By the paper's own count GSPO clips a share of the tokens that is a hundred times GRPO's, and trains better for it. The
 # width of a band belongs to the kind of ratio.
 

@@ -2,21 +2,27 @@
 # # 2. The GRPO loss
 #
 # At the end of notebook 1 every answer carried a number: how much better than its siblings it is. This
-# notebook turns that number into a push on the model, and it does so with one line that fits on a T-shirt.
-# You will write the line, draw it, catch three famous bugs in it, and carry it from whole answers to single
-# tokens.
+# notebook turns that number into a push on the model, by a loss of one line. You will write the line, draw it,
+# find three bugs that raise no error, and carry the loss from whole answers to single tokens.
+#
+# ```text
+# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
+#              4           4            1               2                3             4       notebook
+#                                                 you are here
+# ```
 #
 # | | |
 # |---|---|
 # | **Difficulty** | Medium: few lines, each of which can go wrong |
-# | **Time** | About 90 minutes |
+# | **Time** | About 2 hours; 20 minutes more with the optional sections |
 # | **You should know** | PyTorch tensors and `backward()`; what an advantage is (notebook 1) |
-# | **You will write** | `compute_grpo_loss`, `first_step_gradient`, three mended functions, `grpo_token_loss`, one written answer |
-# | **Next** | Notebook 3, a leash for the policy, the KL estimator k3 |
+# | **You will write** | `compute_grpo_loss`, `first_step_gradient`, three repaired functions, `grpo_token_loss`, one written answer |
+# | **Next** | Notebook 3, the KL to a reference policy, and its estimator k3 |
 
 # %% given setup
 import math
 import time
+import traceback
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -30,23 +36,24 @@ mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(c
 # %% [markdown]
 # ## Several steps on one batch
 #
-# Sampling is the expensive part: the model writes hundreds of answers, token by token. It would be a pity to
-# take one gradient step and throw them away. So we take a few. But after the first step the model is no
-# longer the one that wrote the answers, and an average over its own old answers is not an average over what
-# it would write now.
+# Sampling is the expensive part: in the *rollout* the model writes hundreds of answers, token by token. It would
+# be a pity to take one gradient step and throw them away. So we take a few. But after the first step the model
+# is no longer the one that wrote the answers, and an average over its old answers is not an average over what it
+# would write now.
 #
-# The mend is a weight. An answer that has become twice as likely since it was sampled stands for twice as many:
+# The remedy is an **importance weight**. An answer that has become twice as likely since it was sampled stands
+# for twice as many:
 #
 # $$\rho_i = \frac{\pi_{\text{new}}(\text{answer}_i)}{\pi_{\text{old}}(\text{answer}_i)}
 # = \exp\bigl(\log\pi_{\text{new}} - \log\pi_{\text{old}}\bigr)$$
 #
 # In words: how many times more likely is this answer now than when it was written? `old` is the policy that
-# sampled the batch; its log-probs were written down at sampling time and never change. `new` is the policy
-# being trained, and only `new` carries a gradient. (The reference model of notebook 3 is a third policy. It
-# has no part in this ratio.)
+# sampled the batch; its log-probs were written down then and never change. `new` is the policy being trained,
+# and only `new` carries a gradient. (The reference model of notebook 3 is a third policy. It has no part in
+# this ratio.)
 #
-# The subtraction comes before the exponential, and not for beauty. An answer of a hundred tokens has a log-prob
-# of about -110; its probability is no longer a number that float32 can hold.
+# The subtraction comes before the exponential. An answer of a hundred tokens has a log-prob of about -110; its
+# probability is no longer a number that float32 can hold.
 #
 # **Before you run the next cell**, guess: what does float32 make of $e^{-111} / e^{-110}$, whose true value
 # is 0.368?
@@ -57,20 +64,23 @@ print("exp first, then divide:  ", (new.exp() / old.exp()).item())
 print("subtract first, then exp:", round((new - old).exp().item(), 3))
 
 # %% [markdown]
-# ## The pessimist's surrogate
+# ## The clipped surrogate
 #
 # The weighted advantage $\rho A$ is called a *surrogate*: push it up and the policy improves, as long as the policy
 # stays near the one that sampled. Far away the weight means little, and a greedy optimiser would run there.
 #
-# PPO's answer, which GRPO takes over unchanged, is to offer two estimates and to believe the worse one:
+# PPO's answer, which GRPO takes over unchanged, is to clip the importance weight, to multiply with and without
+# the clip, and, like a pessimist, to believe the worse of the two estimates:
 #
 # $$S_i = \min\bigl(\;\rho_i A_i,\;\; \operatorname{clip}(\rho_i,\, 1-\varepsilon,\, 1+\varepsilon)\, A_i\;\bigr)$$
 #
 # In words: the first is the honest estimate, the second pretends that the ratio never left the band around 1,
-# and the minimum says "no credit beyond the band". The loss is what an optimiser minimises, so it is minus
-# the mean:
+# and the minimum says "no credit beyond the band". What GRPO maximises is the expectation of $S$, over prompts
+# $x$ and over $G$ answers to each from the policy that samples; the loss is minus the mean over the $N$ answers
+# of a batch, which estimates it:
 #
-# $$L = -\frac1N \sum_{i=1}^{N} S_i$$
+# $$J(\theta) = \mathbb{E}_{x,\; y_1 \ldots y_G \sim \pi_{\text{old}}(\cdot|x)}\Bigl[\,\frac1G \sum_{i=1}^{G} S_i(\theta)\Bigr],
+# \qquad L = -\frac1N \sum_{i=1}^{N} S_i$$
 #
 # **Before you run the next cell**, draw it yourself, on paper: $S$ against $\rho$ from 0 to 2, once for $A = 1$ and
 # once for $A = -1$, with $\varepsilon = 0.2$. On which side is the flat part in each?
@@ -98,17 +108,19 @@ def draw_surrogate(low=0.2, high=0.2, size=1.0, ratio=1.5):
 
 
 draw_surrogate()
+for A, ratio in ((1.0, 1.5), (-1.0, 1.5), (-1.0, 6.0)):
+    print(f"A = {A:+.0f}, ratio {ratio}: S = min({ratio * A:.1f}, {min(max(ratio, 0.8), 1.2) * A:.1f})")
 
 # %% [markdown]
 # See where each line is flat: to the *right* of the band for a good answer, to the *left* of it for a bad
-# one. There the gradient is zero. Everywhere else, the other two outer regions included, it is alive.
+# one. There the gradient is zero. Everywhere else, the other two outer regions included, it is active.
 #
 # | | ratio below $1-\varepsilon$ | inside the band | ratio above $1+\varepsilon$ |
 # |---|---|---|---|
-# | $A > 0$ | alive: a good answer became rarer, bring it back | alive | **flat**: already pushed up enough |
-# | $A < 0$ | **flat**: already pushed down enough | alive | alive: a bad answer became likelier, stop it |
+# | $A > 0$ | active: a good answer became rarer, bring it back | active | **flat**: already pushed up enough |
+# | $A < 0$ | **flat**: already pushed down enough | active | active: a bad answer became likelier, stop it |
 #
-# So "a ratio of 2 is clipped to 1.2" is half the truth. For $A = 1$, $\rho = 1.5$ the surrogate is 1.2; for
+# So "a ratio of 1.5 is clipped to 1.2" is half the truth. For $A = 1$, $\rho = 1.5$ the surrogate is 1.2; for
 # $A = -1$, $\rho = 1.5$ it is $-1.5$, the whole of it, and for $\rho = 6$ it is $-6$. The minimum only ever takes
 # credit away, never blame.
 #
@@ -133,68 +145,107 @@ except ImportError:
     draw_surrogate(low=0.2, high=0.2, size=1.0, ratio=0.5)
 
 # %% [markdown]
-# ### Clip-higher: a band that is wider upwards
+# ### Clip-higher: a band that is wider upwards (optional)
 #
 # The two ends need not be equal. With one $\varepsilon$ of 0.2 a token of probability 0.9 may rise to 1.08,
 # that is, as far as it likes, while a rare token of probability 0.01 stops earning at 0.012. Rare tokens are
-# where new ideas come from, and a band that holds them down makes the policy less varied with every step.
+# where new ideas come from, and a band that holds them down makes the policy less varied.
 #
 # DAPO therefore keeps $\varepsilon_{\text{low}} = 0.2$ and raises $\varepsilon_{\text{high}}$ to 0.28. The
-# lower end stays where it is: a wider one would let probabilities be pushed to zero, and what is never
-# sampled never comes back.
+# lower end stays: a wider one would let probabilities be pushed to zero, and what is never sampled never comes
+# back.
 #
 # **Guess first**: how much more room does the rare token get from 0.28, in probability?
 
 # %% show clip_higher
-print("probability   earns up to, eps 0.20   earns up to, eps 0.28")
+print("probability   earns up to, eps 0.20   earns up to, eps 0.28   more room")
 for p in (0.01, 0.1, 0.5, 0.9):
-    print(f"{p:11.2f}   {min(1.0, p * 1.20):23.4f}   {min(1.0, p * 1.28):23.4f}")
+    print(f"{p:11.2f}   {p * 1.20:23.4f}   {p * 1.28:23.4f}   {0.28 / 0.20 - 1:9.0%}")
 
 # %% [markdown]
-# A relative band is a small absolute one for a rare token: 0.002 of room becomes 0.0028. That is little in
-# one batch, and 40 % more in every batch. (In this course the band stays symmetric: one number,
-# `clip_range`.)
+# A relative band is a small absolute one for a rare token: from 0.0120 to 0.0128. That is little in one batch,
+# and 40 % more room in every batch. (In this course the band stays symmetric: one number, `clip_range`.)
 
 # %% [markdown]
 # ## Whose mean, whose std?
 #
-# The advantage is that of notebook 1, with the same conventions: the mean and the population std (divide by
-# $G$) of the answer's **own group**, the std clamped from below by `eps`. There is a tempting shortcut: one
-# mean and one std for the whole batch. It is one line shorter and it trains. What does it do?
+# The advantage is that of notebook 1: the mean and the std of the answer's **own group**. There is a tempting
+# shortcut, one mean and one std for the whole batch. It is a line shorter. What does it cost?
 #
-# Take two prompts. On the easy one three answers of four are right, on the hard one one of four.
-#
-# **Predict** the sign of each of the eight advantages under both normalisations. Which answer is the most precious
-# one in the batch, and does the whole-batch version notice?
+# Let a reward model score the answers. Such scores often have a *level* for each prompt: one prompt's answers
+# get 6 and 5, whatever they say, another's 1 and 0. **Predict** the signs of the four advantages under both
+# normalisations.
 
 # %% show group_or_batch
-easy, hard = torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([1.0, 0.0, 0.0, 0.0])
-both = torch.cat([easy, hard])
-by_batch = (both - both.mean()) / both.std(unbiased=False)
-by_group = torch.cat([(r - r.mean()) / r.std(unbiased=False) for r in (easy, hard)])
-
-fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True)
-names = [f"{'right' if r else 'wrong'}" for r in both.tolist()]
-for ax, A, title in ((axes[0], by_group, "own group (GRPO)"), (axes[1], by_batch, "whole batch")):
-    ax.bar(range(8), A.tolist(), color=[BLUE] * 4 + [ORANGE] * 4)
-    ax.axhline(0, color="black", lw=0.8)
-    ax.set_xticks(range(8), names, rotation=60)
-    ax.set_title(
-        f"{title}: easy sums to {round(A[:4].sum().item()):+d}, hard to {round(A[4:].sum().item()):+d}", fontsize=10
-    )
-    ax.set_xlabel("answers: easy prompt blue, hard prompt orange")
-axes[0].set_ylabel("advantage (stds)")
-plt.show()
-print("own group:  ", [round(a, 3) for a in by_group.tolist()])
-print("whole batch:", [round(a, 3) for a in by_batch.tolist()])
+one, other = torch.tensor([6.0, 5.0]), torch.tensor([1.0, 0.0])  # two prompts, two answers each
+both = torch.cat([one, other])
+print("own group:  ", torch.cat([(r - r.mean()) / r.std(unbiased=False) for r in (one, other)]).tolist())
+print("whole batch:", [round(a, 2) for a in ((both - both.mean()) / both.std(unbiased=False)).tolist()])
 
 # %% [markdown]
-# Look at the sums above the bars. Within its own group every prompt's advantages cancel: the lone right
-# answer to the hard prompt gets 1.732, and the lone failure on the easy one gets -1.732. Over the whole batch
-# every right answer gets +1 and every wrong one -1, so the easy prompt as a whole is praised (+2) and the
-# hard one blamed (-2). Answers are then judged for the prompt they were dealt, and the rare success, the most
-# informative sample here, is worth no more than a routine one. On the toy of notebook 4 the accuracy curve
-# will not betray this bug. Only a test will.
+# Over the whole batch the worse answer to the first prompt is pushed up (0.78), and the better answer to the second
+# is pushed down (-0.78). Is the gradient wrong, then? By the rule of notebook 1, no: the mean of a large batch is a
+# constant baseline, and a constant leaves the average push right. The price is noise. To a prompt with a high level
+# *every* answer that happens to be drawn is pushed up, good or bad; and a policy that was pushed far enough towards
+# a bad one seldom draws the good one again.
+#
+# How much does that cost? Sixteen prompts, from easy to hard; sixteen possible answers to each, one of them right; a
+# table of logits for a policy. Each update draws 8 answers per prompt; 300 updates, in 100 runs at once. The
+# rewards are 0 and 1 on the left; on the right each prompt adds a level of its own. A third way of normalising takes
+# groups of 8, but shuffled, as when the ids are lost.
+#
+# **Predict**: which of the six curves lag behind?
+
+# %% show levels_of_rewards
+def share_of_right_answers(normalise, levels, prompts=16, answers=16, G=8, runs=100):
+    """After each of 300 updates: the probability of the right answer, [runs, prompts]."""
+    draw = torch.Generator().manual_seed(0)
+    start = torch.linspace(0.9, 0.02, prompts)  # of the right answer, which is number 0
+    logits = torch.zeros(runs, prompts, answers)
+    logits[..., 0] = (start / (1 - start) * (answers - 1)).log()
+    history = []
+    for _ in range(300):
+        policy = logits.softmax(-1)
+        drawn = torch.multinomial(policy.view(-1, answers), G, replacement=True, generator=draw).view(runs, prompts, G)
+        rewards = (drawn == 0) + levels[:, None]
+        order = torch.arange(prompts * G).expand(runs, -1)
+        if normalise == "shuffled groups":
+            order = torch.rand(runs, prompts * G, generator=draw).argsort(-1)
+        r = rewards.view(runs, -1).gather(1, order).view(runs, -1, prompts * G if normalise == "whole batch" else G)
+        z = (r - r.mean(-1, keepdim=True)) / r.std(-1, unbiased=False, keepdim=True).clamp_min(1e-6)
+        A = torch.zeros(runs, prompts * G).scatter(1, order, z.view(runs, -1)).view(runs, prompts, G)
+        gradient = torch.zeros_like(logits).scatter_add(-1, drawn, A / G) - policy * A.mean(-1, keepdim=True)
+        logits = logits + gradient
+        history.append(logits.softmax(-1)[..., 0])
+    return history
+
+
+ways = {"own group": "-", "whole batch": "--", "shuffled groups": ":"}
+levels = {"right or wrong": torch.zeros(16), "a level per prompt": 2 * torch.randn(16, generator=torch.Generator().manual_seed(5))}
+curves = {(kind, way): share_of_right_answers(way, levels[kind]) for kind in levels for way in ways}
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True)
+for (kind, way), history in curves.items():
+    ax = axes[list(levels).index(kind)]
+    right = [p.mean().item() for p in history]
+    ax.plot(range(1, 301), right, ways[way], lw=2, label=way)
+    print(
+        f"{kind:18} {way:15} .95 after {sum(p < 0.95 for p in right) + 1:3} updates; after 150: {right[149]:.3f}, "
+        f"{(history[149] < 0.5).float().mean():4.1%} of the prompts below one half; after 300: {right[299]:.3f}"
+    )
+for ax, kind in zip(axes, levels):
+    ax.set_title(f"rewards: {kind}", fontsize=10)
+    ax.set_xlabel("updates")
+axes[0].set_ylabel("probability of the right answer")
+axes[1].legend(fontsize=8, frameon=False, loc="lower right")
+plt.show()
+
+# %% [markdown]
+# On the left the prompts differ in difficulty, and nothing is lost: the whole batch is even a little faster. On the right
+# the group's own mean takes the level away, and its curve is the same. The other two need about 150 updates for what it
+# does in about 24; after 150 about 3 % of the prompts are below one half still, pushed to a wrong answer early on. Here
+# they come back in the end, since a table of logits with these steps still draws the right answer now and then; a
+# language model that has stopped writing an answer may not. So right-or-wrong rewards forgive the shortcut, those with a
+# level or a scale per prompt do not, and no error tells you which kind you have. A test of the advantages does.
 
 # %% [markdown]
 # ## A batch that separates right from wrong
@@ -202,6 +253,13 @@ print("whole batch:", [round(a, 3) for a in by_batch.tolist()])
 # Many wrong losses agree with the right one on a tidy batch: two groups of two, side by side, ratios near 1.
 # So ours is untidy on purpose. Three prompts with the labels 7, -1 and 42, mixed; one prompt with a single
 # answer; every clip region visited. It comes from a function, so that every check gets a fresh copy.
+#
+# Two more rows for the card of conventions, whose first rows stand in notebook 1:
+#
+# | what | this course | elsewhere |
+# |---|---|---|
+# | ratio | exp(new - old), against the policy that sampled; per answer here, per token from `grpo_token_loss` on | GSPO: one per answer |
+# | loss | a scalar to minimise: minus the mean of the pessimistic surrogate $S$ | papers write the objective, to be maximised |
 
 # %% given separating_batch
 def separating_batch():
@@ -247,6 +305,15 @@ def loss_and_advantages(result, n):
     return loss, tensor_of_shape(result[1], (n,), "the advantages, second of the two results, one for each answer")
 
 
+def first_off(x, right, tolerance):
+    """The first place where x is not what is right, and both numbers; "" where all is right."""
+    for place in torch.ones(right.shape).nonzero().tolist():
+        mine, wanted = x[tuple(place)], right[tuple(place)]
+        if not close(mine, wanted, tolerance):
+            return ", ".join(f"{what} {i}" for what, i in zip(("answer", "token"), place)) + f": {mine:.4g}, not {wanted:.4g}"
+    return ""
+
+
 def gradient(value, x):
     """d value / d x, or a sentence that says why there is none."""
     assert value.requires_grad, (
@@ -263,8 +330,23 @@ def close(a, b, tolerance):
     a, b = torch.as_tensor(a).detach().double(), torch.as_tensor(b).detach().double()
     return a.shape == b.shape and bool(((a - b).abs() <= tolerance).all())
 
+# %% scenario advantages_so_far
+# Calls your function. Where TODO 2 or 3 is still open, it hands back what TODO 1 has left in `advantages`.
+def advantages_so_far(log_probs_new, log_probs_old, rewards, group_ids, eps=1e-6):
+    """(loss, advantages) of compute_grpo_loss; a loss of 0 where the function stops at an open TODO."""
+    try:
+        return compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, eps=eps)
+    except NotImplementedError as stop:
+        *_, (frame, _) = traceback.walk_tb(stop.__traceback__)  # where it stopped
+        if str(stop) or frame.f_locals.get("advantages") is None:
+            raise
+        return torch.zeros(()), frame.f_locals["advantages"]
+
 # %% [markdown]
-# ### Exercise: `compute_grpo_loss` (16 points)
+# ### Exercise: `compute_grpo_loss` (16 points, 25 minutes, ●●●)
+#
+# All of the above in one function, in three steps, a TODO each: the rewards become **advantages**; the log-probs
+# become a **ratio**, and with the advantages the two **surrogates**; the smaller surrogates become the **loss**.
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -279,26 +361,23 @@ def close(a, b, tolerance):
 # with rewards 1 and 0, hence advantages 1 and -1, and ratios 1.5 and 1.5. The surrogates are 1.2 and -1.5,
 # the loss is 0.15. On the separating batch the loss is 0.015724.
 #
-# - Ids are labels: negative, huge, unsorted, mixed; groups of any size. Each answer keeps its place.
-# - Use the std of the group itself (divide by $G$, not $G-1$); one smaller than `eps` counts as `eps`.
-# - A group whose rewards are all equal, or that has one answer, teaches nothing: its advantages are 0 (up to
-#   1e-5). Mind float32: six rewards of 0.9 do not average to 0.9. Where a division by a tiny std could
-#   follow, count in float64.
-# - But small is not equal, at any level: rewards of 0 and .0001 have the advantages -1 and 1, and so have 1000
-#   and 1000.25. Nor is there a largest advantage: one success among 442 answers is worth 21.
-# - Whole-number and float64 rewards are welcome and give float advantages. Nothing that comes in is written to.
+# **TODO 1 is `group_advantages` of notebook 1, and pasting is welcome**: put that function into the cell, above this
+# one, and call it. The first four checks ask for TODO 1 alone: run them as soon as it is written.
+#
+# The small print:
+#
+# - The advantages follow notebook 1: any labels, any number type; zero-variance (*dead*) groups and
+#   groups of one answer give 0; `eps` is the smallest std to divide by.
 # - Log-probs may be as low as -400: think of the first cell of this notebook.
 # - The band is the only bound: a bad answer that became $e^{18}$ times as likely is felt in full. (A log-ratio
 #   cut at -20 and 20, against overflow, is allowed.)
-#
-# There are three TODOs, one region each. The names that pass from one to the next are in the banners. A loop
-# over the groups is fine for every check; doing without one is the sport of it (and 1,000,000 answers will
-# thank you).
+# - Nothing that comes in is written to. A loop over the groups is fine for every check.
 #
 # <details data-checks="own_group_advantages zero_mean_in_every_group equal_rewards_teach_nothing rewards_of_any_number_type"><summary>A hint for TODO 1</summary>
 #
 # The groups: `group_ids.unique(return_inverse=True)` renames any labels to 0, 1, 2, … . A sum per label is then
-# one `index_add_`, and indexing with the inverse hands each answer its group's number back.
+# one `index_add_`, and indexing with the inverse hands each answer its group's number back. Count in float64: in
+# float32 six rewards of 0.9 do not average to 0.9.
 # </details>
 #
 # <details data-checks="ratio_positivity gradient_flow"><summary>A hint for TODO 2</summary>
@@ -324,7 +403,7 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
     # How: rename the ids to 0 … M-1, add up per group with index_add_, hand each answer its group's mean and std.
     # Core line: centred / std.clamp_min(eps)
     # Mathematics: A = (r - mean of the group) / std of the group, a z-score that no scale and no offset can change.
-    # In practice: no critic to train or to keep in memory; easy and hard prompts pull with the same strength.
+    # In practice: no critic to train or to keep in memory; a level or a scale that a prompt gives its rewards is gone.
     _, group, size = group_ids.unique(return_inverse=True, return_counts=True)
 
     def group_mean(x):  # [N] -> [N], each entry its group's mean
@@ -342,7 +421,7 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
     ### BEGIN SOLUTION
     # How: subtract the log-probs, exponentiate once, and multiply by the advantage with and without the band.
     # Core line: ratio = torch.exp(log_probs_new - log_probs_old)
-    # Mathematics: an importance weight, pi_new / pi_old; it is positive always, and exactly 1 at the first step.
+    # Mathematics: an importance weight, pi_new / pi_old; it is positive always, and 1 at the first step.
     # In practice: one batch of costly samples serves several gradient steps, and nothing under- or overflows.
     ratio = torch.exp(log_probs_new - log_probs_old)
     unclipped = ratio * advantages
@@ -355,20 +434,20 @@ def compute_grpo_loss(log_probs_new, log_probs_old, rewards, group_ids, clip_ran
     ### BEGIN SOLUTION
     # How: take the smaller surrogate of each answer, average over the answers, change the sign.
     # Core line: loss = -torch.min(unclipped, clipped).mean()
-    # Mathematics: a lower bound on the improvement; its slope is 0 only where A > 0, r > 1+eps or A < 0, r < 1-eps.
-    # In practice: a good answer stops being pushed once it has moved enough, and a slip the wrong way is mended.
+    # Mathematics: a lower bound on the unclipped surrogate; its slope is 0 only where A > 0, r > 1+eps or A < 0, r < 1-eps.
+    # In practice: a good answer stops being pushed once it has moved enough, and a slip the wrong way is undone.
     loss = -torch.min(unclipped, clipped).mean()
     ### END SOLUTION
 
     return loss, advantages
 
 # %% check own_group_advantages points=2
-# Each answer is measured in standard deviations of its own group.
+# Each answer is measured in standard deviations of its own group (TODO 1).
 expected = torch.tensor([0.1690, -0.9806, -0.5071, 1.3728, 1.5213, -1.1832, -0.3922, 0.0])
-_, answer = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
+_, answer = loss_and_advantages(advantages_so_far(**separating_batch()), 8)
 tiny, huge = (
     loss_and_advantages(
-        compute_grpo_loss(torch.zeros(2), torch.zeros(2), torch.tensor([0.0, reward]), torch.tensor([6, 6]), eps=eps), 2
+        advantages_so_far(torch.zeros(2), torch.zeros(2), torch.tensor([0.0, reward]), torch.tensor([6, 6]), eps=eps), 2
     )[1]
     for reward, eps in ((2**-24, 1e-12), (1.0, 8.0))
 )
@@ -396,30 +475,30 @@ for _ in range(8):
     right = torch.tensor(
         [(r - fmean(groups[g])) / max(pstdev(groups[g]), 1e-6) for r, g in zip(rewards.tolist(), ids.tolist())]
     )
-    _, mine = loss_and_advantages(compute_grpo_loss(log_probs + 0.1, log_probs, rewards.clone(), ids.clone()), 40)
+    _, mine = loss_and_advantages(advantages_so_far(log_probs + 0.1, log_probs, rewards.clone(), ids.clone()), 40)
     assert close(mine, right, 3e-5), "an advantage of a random batch is off"
 for reward, eps in ((2**-21, 1e-11), (0.5, 50.0), (2.0, 400.0)):  # an eps that is added passes
     pair = torch.tensor([0.0, reward * (1 + float(torch.rand(1, generator=draw)))])
     _, mine = loss_and_advantages(
-        compute_grpo_loss(torch.zeros(2), torch.zeros(2), pair.clone(), torch.tensor([6, 6]), eps=eps), 2
+        advantages_so_far(torch.zeros(2), torch.zeros(2), pair.clone(), torch.tensor([6, 6]), eps=eps), 2
     )
     half = pair[1].item() / 2
     assert close(mine * max(half, eps) / half, torch.tensor([-1.0, 1.0]), 0.03), "eps is the smallest std to divide by"
 rewards = torch.tensor([0, 2**-14, 1000, 1000.25] + [0.0] * 121 + [1.0])  # a small spread, a high level, one success in 122
 right = torch.tensor([-1, 1, -1, 1] + [-1 / 11] * 121 + [11.0])
 ids, log_probs = torch.tensor([6, 6, 2, 2] + [-1] * 122), torch.full((126,), -1.0)
-_, mine = loss_and_advantages(compute_grpo_loss(log_probs.clone(), log_probs.clone(), rewards, ids), 126)
+_, mine = loss_and_advantages(advantages_so_far(log_probs.clone(), log_probs.clone(), rewards, ids), 126)
 assert close(mine, right, 0.05), "an advantage of an extreme group is off"
 ### END HIDDEN TESTS
 
 # %% check zero_mean_in_every_group points=3
-# Zero mean in every group: what one answer gains, its siblings lose.
+# Zero mean in every group: what one answer gains, its siblings lose (TODO 1).
 of_group = [0, 1, 0, 2, 1, 0, 2, 0, 3, 1] + [4] * 442  # a tie in group 2, one answer in group 3, one success in group 4
 rewards = torch.tensor([0, 4, 0, 2, 1, 3, 2, 0, 7, 1, 1] + [0] * 441)  # whole numbers
 for labels in ((3, -1, 8, 0, 20), (3, -1, 10**15, 2**60 + 3, 2**60 + 4)):
     ids = torch.tensor([labels[g] for g in of_group])
     _, got = loss_and_advantages(
-        compute_grpo_loss(torch.full((452,), -2.0), torch.full((452,), -2.1), rewards.clone(), ids.clone()), 452
+        advantages_so_far(torch.full((452,), -2.0), torch.full((452,), -2.1), rewards.clone(), ids.clone()), 452
     )
     for g, varied in zip(labels, (True, True, False, False, True)):
         mine = got[ids == g].double()
@@ -447,7 +526,7 @@ for trial in range(12):
         rewards = rewards.float() / 4
     log_probs = -3 * torch.rand(50, generator=draw)
     _, mine = loss_and_advantages(
-        compute_grpo_loss(log_probs.clone(), log_probs.clone(), rewards.clone(), ids.clone()), 50
+        advantages_so_far(log_probs.clone(), log_probs.clone(), rewards.clone(), ids.clone()), 50
     )
     for g in ids.unique():
         own = mine[ids == g].double()
@@ -461,11 +540,11 @@ for trial in range(12):
 ### END HIDDEN TESTS
 
 # %% check equal_rewards_teach_nothing points=1
-# Equal rewards teach nothing (six times 0.9 in float32 gives six times 0); those that hardly differ still do.
+# Equal rewards teach nothing (six times 0.9 in float32 gives six times 0); those that hardly differ still do (TODO 1).
 ids = torch.tensor([1, 2, 1, 1, 3, 1, 2, 1, 3, 1, 4, 4])
 rewards = torch.tensor([0.9, 0.0, 0.9, 0.9, 1000.0, 0.9, 2**-14, 0.9, 1000.25, 0.9, 1000.0, 1016.0])
 _, got = loss_and_advantages(
-    compute_grpo_loss(torch.full((12,), -2.0), torch.full((12,), -2.0), rewards.clone(), ids.clone()), 12
+    advantages_so_far(torch.full((12,), -2.0), torch.full((12,), -2.0), rewards.clone(), ids.clone()), 12
 )
 assert close(got[ids == 1], torch.zeros(6), 1e-5), (
     f"six equal rewards gave the advantages {rounded(got[ids == 1])}, not zeros. What is left of 0.9 minus the mean "
@@ -487,14 +566,14 @@ for n in (3, 6, 7, 11, 23, 40):
     order = torch.randperm(n + 2, generator=draw)
     rewards, ids = rewards[order], ids[order]
     _, mine = loss_and_advantages(
-        compute_grpo_loss(torch.full((n + 2,), -1.0), torch.full((n + 2,), -1.0), rewards.clone(), ids.clone()), n + 2
+        advantages_so_far(torch.full((n + 2,), -1.0), torch.full((n + 2,), -1.0), rewards.clone(), ids.clone()), n + 2
     )
     assert close(mine[ids == -5], torch.zeros(n), 1e-5), "equal rewards left a residue"
     assert close(mine[ids == 9], rewards[ids == 9] - 1, 1e-3), "a group that differs"
 ### END HIDDEN TESTS
 
 # %% check rewards_of_any_number_type points=1
-# Rewards of any number type give float advantages, and nothing that comes in is changed.
+# Rewards of any number type give float advantages, and nothing that comes in is changed (TODO 1).
 once, doubles = [0.5774, 0.5774, 0.5774, -1.7321], [1000.0, 1000.00009, 1000.00022, 1000.0003]
 for rewards, words, expected in (
     (torch.tensor([2, 2, 2, 1]), "2, 2, 2, 1 (int64)", once),
@@ -508,7 +587,7 @@ for rewards, words, expected in (
         "group_ids": torch.tensor([8, 8, 8, 8]),
     }
     before = {name: x.clone() for name, x in batch.items()}
-    _, advantages = loss_and_advantages(compute_grpo_loss(**batch), 4)
+    _, advantages = loss_and_advantages(advantages_so_far(**batch), 4)
     changed = {name: not torch.equal(x, before[name]) for name, x in batch.items()}
     got = advantages, changed, rewards.is_floating_point()
     for name, x in batch.items():
@@ -519,9 +598,8 @@ for rewards, words, expected in (
     assert advantages.is_floating_point(), (
         f"advantages are floats, not {advantages.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
     )
-    assert close(advantages, torch.tensor(expected), 0.05 if rewards.dtype == torch.float64 else 1e-3), (
-        f"for the rewards {words} the advantages are {expected}, not {rounded(advantages)}"
-    )
+    off = first_off(advantages, torch.tensor(expected), 0.05 if rewards.dtype == torch.float64 else 1e-3)
+    assert not off, f"for the rewards {words} the advantage of {off}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
 for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
@@ -534,13 +612,13 @@ for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
     log_probs = -torch.rand(3 * k, generator=draw)
     given = [log_probs.clone(), log_probs - 0.1, rewards.clone(), ids.clone()]
     kept = [x.clone() for x in given]
-    _, mine = loss_and_advantages(compute_grpo_loss(*given), 3 * k)
+    _, mine = loss_and_advantages(advantages_so_far(*given), 3 * k)
     assert mine.is_floating_point() and close(mine, right, 1e-3), f"rewards of type {kind}"
     assert all(torch.equal(a, b) for a, b in zip(given, kept)), "something that came in was changed"
 ### END HIDDEN TESTS
 
 # %% check ratio_positivity points=3
-# The ratio is positive and equals exp(new - old), as the gradient of your own loss shows it.
+# The ratio is positive and equals exp(new - old), as the gradient of your own loss shows it (TODO 2).
 old = torch.tensor([-110.0, -64.0, -3.0, -400.0, -20.0, -27.0])
 new = (old + torch.tensor([1.1, 0.9, math.exp(-18), 1.7, 0.85, math.exp(18)]).log()).requires_grad_()
 expected = torch.tensor([math.exp(a - b) for a, b in zip(new.tolist(), old.tolist())])
@@ -581,7 +659,7 @@ for trial in range(10):
 ### END HIDDEN TESTS
 
 # %% check gradient_flow points=3
-# The gradient reaches the new log-probs with the right value in all four clip regions.
+# The gradient reaches the new log-probs with the right value in all four clip regions (TODO 2 and 3).
 batch = separating_batch()
 ratios, A = (0.5, 1.5, 1.5, 1.5, 1.1, 0.5, 0.9, 1.05), (1, -1, -1, 1, 1, -1, -1, 0)
 new = batch.pop("log_probs_new").requires_grad_()  # old log-probs and rewards come without gradient
@@ -592,7 +670,7 @@ for i in range(8):
     sign = ("A = 0", "A > 0", "A < 0")[A[i]]
     assert close(got[i], expected[i], 2e-4), (
         f"answer {i} ({sign}, ratio {ratios[i]}): the gradient is {got[i]:.4f}, not {expected[i]:.4f}. Look this "
-        "region up in the table under the picture: is it flat or alive, and which way should the answer be "
+        "region up in the table under the picture: is it flat or active, and which way should the answer be "
         "pushed?"
     )
 ### BEGIN HIDDEN TESTS
@@ -626,7 +704,7 @@ assert len({s for s in seen if (s[0] or s[1]) and (s[2] or s[3])}) == 4, "the dr
 ### END HIDDEN TESTS
 
 # %% check value_of_the_loss points=2
-# The loss is minus the mean of the pessimistic surrogate.
+# The loss is minus the mean of the pessimistic surrogate (TODO 3).
 loss, _ = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
 got = loss.item()
 assert abs(got - 0.015724) < 1e-4, (
@@ -654,7 +732,7 @@ for _ in range(10):
 ### END HIDDEN TESTS
 
 # %% check clip_range_is_obeyed points=1
-# The band is as wide as the caller asks.
+# The band is as wide as the caller asks (TODO 2).
 expected = torch.tensor([0.45, 0.2125])  # of the surrogates 1.1, -.9, -2.5, .5 and 1.6, -.45, -2.5, .5
 old = torch.tensor([-1.0, -2.0, -0.5, -1.5])
 new = old + torch.tensor([2.0, 0.45, 2.5, 0.5]).log()
@@ -686,22 +764,21 @@ for clip in (0.05, 0.1, 0.3, 0.5, 0.7):
 # ---
 # ## STOP
 #
-# The next lines say where the answers are. If a check above is still red, the ten minutes before you look are
+# The next lines say where the answers are. If a check above still fails, the ten minutes before you look are
 # the ones in which you learn the most. Have you opened the hints? Have you worked one answer of the
 # separating batch by hand?
 #
 # The answer key is [`solutions/02_grpo_loss.ipynb`](../solutions/02_grpo_loss.ipynb) in the course's folder (an
 # instructor may keep it back). For each of the three TODOs it says in four lines how it is done, which line is the
-# core, what it means in mathematics and what it buys in practice. Read it with profit even when all your checks are
-# green: there are several right ways.
+# core, what it means in mathematics and what it buys in practice. There are several right ways.
 #
 # ---
 
 # %% [markdown]
-# ## How fast is it?
+# ## How fast is it? (optional)
 #
 # A batch of a few hundred answers never notices a Python loop over its groups. A cluster that collects 1,000,000
-# answers to 125,000 prompts does: the loop takes minutes, a version without one about a tenth of a second.
+# answers to 125,000 prompts does: the loop takes minutes, a version without one less than a second.
 #
 # **Guess** your own time for 40,000 answers to 5,000 prompts. The million is only tried if that was quick.
 
@@ -722,16 +799,29 @@ if few < 0.1:
     print(f"1,000,000 answers: {seconds_for(125_000):.3f} s")
 
 # %% [markdown]
-# ## "Why is my loss 0?"
+# ## "Why does the loss start at 0, and then increase?"
 #
-# This is the question that learners of GRPO ask most. They start their first run, print the loss, and read `0.0000`
-# or `-0.0000`. Then they look for the bug, and some add noise to the advantages until the number looks busier.
+# So ask an issue of TRL (number 2703) and one of open-r1 (239), over a log that says `0.0000` or `-0.0000` for a
+# while, and then *rises*, while the reward rises too. Both halves have an answer. First the 0.
 #
 # At the first step on a batch `new` and `old` are the same policy. Every ratio is 1, nothing is clipped, every
 # surrogate is its advantage, and the advantages of a group sum to zero. So the loss **must** be 0. A loss is only
 # something to differentiate, though, and how high a hill is says nothing about how steep it is.
 #
-# ### Exercise: `first_step_gradient` (3 points)
+# "But where old is new, the exponent is `x - x.detach()`, and that is 0: where is the gradient?" **Predict** the
+# three numbers of the next cell.
+
+# %% show detach_is_not_zero
+x = torch.tensor(-1.5, requires_grad=True)
+difference = x - x.detach()  # detach copies the number, and forgets that it depends on x
+difference.exp().backward()
+print("x - x.detach():", difference.item(), "  its exp:", difference.exp().item(), "  d exp / dx:", x.grad.item())
+
+# %% [markdown]
+# The value is 0, the slope is 1: backward sees a variable minus a constant. TRL computes its ratio in just this way
+# where a batch gets a single update.
+#
+# ### Exercise: `first_step_gradient` (3 points, 10 minutes, ●●○)
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -763,9 +853,10 @@ given = advantages.clone()
 result = tensor_of_shape(first_step_gradient(given), (7,), "the gradient has one entry per answer")
 changed = not torch.equal(given, advantages)
 got = result, changed
-assert close(result, expected, 2e-4), (
-    f"for the advantages {rounded(advantages)} the gradient is {rounded(expected)}, not "
-    f"{rounded(result)}. Differentiate one term of the mean: what is left of the ratio, and of the minus?"
+off = first_off(result, expected, 2e-4)
+assert not off, (
+    f"seven answers with the advantages {rounded(advantages)}: the gradient at {off}. Differentiate one term of the mean: "
+    "what is left of the ratio, and of the minus?"
 )
 assert not changed, (
     f"the advantages that came in were {rounded(advantages)} and are {rounded(given)} after the call. Somebody else "
@@ -790,7 +881,8 @@ got = tensor_of_shape(
     first_step_gradient(torch.tensor([1.0, -2.0, 1.0, -2.0])), (4,), "the gradient has one entry per answer"
 )
 alone = tensor_of_shape(first_step_gradient(torch.tensor([1.0, -2.0])), (2,), "the gradient has one entry per answer")
-assert close(got, expected, 1e-5), f"for 1, -2, 1, -2 the gradient is {expected.tolist()}, not {rounded(got)}"
+off = first_off(got, expected, 1e-5)
+assert not off, f"advantages 1, -2, 1, -2: the gradient at {off}"
 assert close(alone, expected[:2] * 2, 1e-5), (
     f"for 1, -2 alone it is {(expected[:2] * 2).tolist()}, not {rounded(alone)}. How many terms does the mean "
     "have now?"
@@ -805,7 +897,7 @@ for n in (1, 3, 8, 50):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now let your own loss say the same. **Predict** the two lines before you run the cell: the loss, and whether
+# Now let your own loss say the same. **Predict** the first two lines before you run the cell: the loss, and whether
 # the two gradients agree. Then: on the second inner step, after one small step against the gradient, is the
 # loss above or below 0?
 
@@ -822,15 +914,42 @@ print(f"second loss: {compute_grpo_loss(**batch)[0].item():.4f}")
 
 # %% [markdown]
 # A loss of zero with a gradient that is not: the normal beginning of every batch. One small step against the
-# gradient takes the loss below 0, to -0.0331: the surrogate has risen. It also means that the height of the
-# GRPO loss is a poor thing to watch. Watch the reward.
+# gradient takes the loss below 0, to -0.0331: the surrogate has risen.
 #
-# And "the ratio is about 1 early in training" is not quite it: it is exactly 1 at the first inner step of
-# *every* batch, the last one of the run included. Take one inner step per batch, as many do, and the clip
-# never acts at all.
+# The ratio is 1 not only "early in training" but at the first inner step of *every* batch; with one inner step per
+# batch, as many take, the clip never acts at all. It is *exactly* 1 only where sampler and trainer compute the same
+# log-probs. Dropout that is left on, bf16, and above all a separate inference engine that samples (vLLM, SGLang) move
+# it a little. So does another attention mask or other position ids in the second pass than in the first: notebook 4
+# shows that for padding on the left.
+#
+# Now the other half. With one update per batch the policy term prints 0 for ever, so what you read is **beta times
+# the KL** to the reference, the term that notebook 3 adds; and this grows as the policy moves away. The next cell
+# trains a table of 8 prompts with 12 possible answers each, 16 drawn for every update, with beta at 0.04. **Predict**
+# which of the two columns the loss follows.
+
+# %% show loss_that_rises
+draw = torch.Generator().manual_seed(0)
+logits = torch.zeros(8, 12, requires_grad=True)
+reference, group_ids = logits.detach().log_softmax(-1), torch.arange(8).repeat_interleave(16)
+print("update   reward   policy term   beta x KL     loss")
+for update in range(51):
+    log_policy = logits.log_softmax(-1)
+    answers = torch.multinomial(log_policy.detach().exp(), 16, replacement=True, generator=draw)
+    log_probs, rewards = log_policy.gather(1, answers).flatten(), (answers == 0).float().flatten()
+    policy_term, _ = compute_grpo_loss(log_probs, log_probs.detach(), rewards, group_ids)
+    penalty = 0.04 * (log_policy.exp() * (log_policy - reference)).sum(-1).mean()  # beta x KL(policy || reference)
+    if update in (0, 5, 10, 20, 50):
+        terms = abs(policy_term.item()), penalty.item(), (policy_term + penalty).item()
+        print("{:6} {:8.2f} {:13.4f} {:11.4f} {:8.4f}".format(update, rewards.mean().item(), *terms))
+    (slope,) = torch.autograd.grad(policy_term + penalty, logits)
+    logits = (logits - 3.0 * slope).detach().requires_grad_()
 
 # %% [markdown]
-# ## Clipping is not a fence
+# The reward goes from below .1 to above .9 and the loss from 0 to about .09, all of it KL: a rising loss says
+# that the policy moves away from the reference, and nothing about whether that is for the better. Watch the reward.
+
+# %% [markdown]
+# ## Clipping is not a fence (optional)
 #
 # It is tempting to read the band as a promise: with $\varepsilon = 0.2$ no ratio leaves [0.8, 1.2]. But
 # clipping does not hold anything back. It stops pushing. An answer at the edge shares its parameters with all
@@ -839,7 +958,7 @@ print(f"second loss: {compute_grpo_loss(**batch)[0].item():.4f}")
 # Let us measure it: four prompts, eight answers each, a small linear policy, one batch, 20 epochs of Adam on
 # it with your loss. A second run has the band so wide that it never acts.
 #
-# **Predict** the largest ratio after 20 epochs with the band at 0.2: 1.2? 1.3? Above 1.5? And without the band?
+# **Predict** the largest ratio after 20 epochs with the band at 0.2. And without the band?
 
 # %% show clipping_is_no_fence
 def twenty_epochs(clip_range):
@@ -867,12 +986,12 @@ def twenty_epochs(clip_range):
     return highest, lowest
 
 
+runs = {"clip range 0.2": twenty_epochs(0.2), "no clipping": twenty_epochs(1e9)}
 fig, ax = plt.subplots()
 ax.axhspan(0.8, 1.2, color=SKY, alpha=0.3, lw=0, label="the band, 0.8 to 1.2")
-for clip_range, color, name in ((0.2, BLUE, "clip range 0.2"), (1e9, ORANGE, "no clipping")):
-    highest, lowest = twenty_epochs(clip_range)
-    ax.plot(highest, color=color, label=f"{name}: largest and smallest")
-    ax.plot(lowest, color=color)
+for (name, (highest, lowest)), style in zip(runs.items(), ("-", "--")):
+    (line,) = ax.plot(highest, style, label=f"{name}: largest and smallest")
+    ax.plot(lowest, style, color=line.get_color())
     print(
         f"{name}: ratios from {lowest[-1]:.2f} to {highest[-1]:.2f} after 20 epochs; past 1.2 first after epoch "
         f"{next(i for i, q in enumerate(highest) if q > 1.2)}"
@@ -888,134 +1007,112 @@ plt.show()
 
 # %% [markdown]
 # Both runs leave the band after the second epoch, in step: until then the clip has had nothing to do. After
-# 20 epochs the ratios run from 0.45 to 2.09 with the band at 0.2, and from 0.17 to 5.65 without one. So the
-# clip is a brake and not a fence: the blue lines flatten, they do not stop at the edge. What really limits
+# 20 epochs the ratios run from about 0.45 to 2.1 with the band at 0.2, and from 0.17 to 5.7 without one. So the
+# clip is a brake and not a fence: the solid lines flatten, they do not stop at the edge. What really limits
 # the distance is the number of epochs, the learning rate, and (notebook 3) a penalty on the distance itself.
 
 # %% [markdown]
-# ## Three bugs that people ship
+# ## Three bugs that raise no error
 #
-# Each of the next three functions comes from a pattern seen in public code. Each runs without an error on its
-# example and returns the right shape. Each is wrong. The buggy version stands first, under a name with
-# `buggy_`, and is shown failing; find the line, and write the mended function below. (Handed in unchanged, it
-# earns nothing.) Two of the three need a few characters, the first a few lines.
+# Each of the next three functions follows a pattern that occurs in training code. Each runs on its example and
+# returns the right shape. Each is wrong. The buggy version stands first, under a name with `buggy_`, and is shown
+# failing; find the line, and write the repaired function below. (Handed in unchanged, it earns nothing.)
 #
-# ### Find the bug 1: `advantages_after_shuffle` (2 points)
+# ### Find the bug 1: `rewards_in_order` (2 points, 10 minutes, ●●○)
 #
-# A data loader shuffled the answers. Every prompt has the same number of answers, but they no longer stand
-# side by side.
+# To waste little on padding, the answers were sorted by length before a reward model judged them:
+# `order = lengths.argsort()`. Its rewards come in the sorted order: the one at place `k` belongs to answer
+# `order[k]`. They have to go back to the order of the answers, where log-probs and group ids stand.
 #
 # | in | shape | meaning |
 # |---|---|---|
-# | `rewards` | `[N]` floats | one per answer, in shuffled order |
-# | `group_ids` | `[N]` integers | which prompt each belongs to; $G$ answers for every prompt |
+# | `sorted_rewards` | `[N]`, any real number type | one per answer, shortest answer first |
+# | `order` | `[N]` integers | which answer each belongs to: the numbers 0 to N - 1, each once |
 #
-# Returns `[N]` advantages, in the order in which the answers came. Nothing that comes in is written to.
+# Returns `[N]` rewards, in the order of the answers. Nothing that comes in is written to.
 #
-# **Predict** before you run: prompt 0 is a dead group, all its answers earned 1. What should its advantages be?
+# **Predict** before you run: whoever wrote this tested it on the first example. Does the second come back as it was?
 
-# %% given buggy_advantages_after_shuffle
-def buggy_advantages_after_shuffle(rewards, group_ids):
-    """Advantages of shuffled answers: rewards [N], group_ids [N] -> [N]. Wrong: find out where."""
-    group_size = int((group_ids == group_ids[0]).sum())
-    grouped = rewards.view(-1, group_size)  # [prompts, G]
-    centred = grouped - grouped.mean(dim=1, keepdim=True)
-    advantages = centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)
-    return advantages.view(-1)
+# %% given buggy_rewards_in_order
+def buggy_rewards_in_order(sorted_rewards, order):
+    """Rewards in the order of the answers: [N], [N] -> [N]. Wrong: find out where."""
+    return sorted_rewards[order]
 
 # %% show bug_1_on_an_example
-group_ids = torch.tensor([0, 1, 0, 1, 1, 0, 1, 0])
-rewards = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
-advantages = buggy_advantages_after_shuffle(rewards, group_ids)
-for g in (0, 1):
-    print(
-        f"prompt {g}: rewards {rewards[group_ids == g].tolist()} -> advantages "
-        f"{[round(a, 3) for a in advantages[group_ids == g].tolist()]}"
-    )
+rewards = torch.tensor([1.0, 0.0, 0.5, 0.25])  # in the order of the answers
+for lengths in ([5, 3, 9, 7], [9, 3, 5, 7]):
+    order = torch.tensor(lengths).argsort()
+    came_back = buggy_rewards_in_order(rewards[order], order)
+    print(f"lengths {lengths}, order {order.tolist()}: rewards {rewards.tolist()} came back as {came_back.tolist()}")
 
 # %% [markdown]
-# Prompt 0 had four equal rewards and still got advantages, as if some of them were better
-# than others. What does `view(-1, G)` take for granted?
+# The first example passes and the second does not. In a run nearly every answer would be praised or blamed for what
+# another one did, and no line of code complains.
 #
 # <details><summary>A hint</summary>
 #
-# The ids know where everybody belongs. Either go by the ids instead of by position, or bring the answers into
-# the order that `view` needs; then do not forget to bring the advantages back to where their answers stand.
+# `x[order]` takes from place `order[k]` and puts at place `k`. Which of the two has to be at `order[k]` on the way
+# back? And what is special about an order that only swaps?
 # </details>
 
-# %% solution advantages_after_shuffle
-def advantages_after_shuffle(rewards, group_ids):
-    """Advantages of shuffled answers, in the order in which they came: rewards [N], group_ids [N] -> [N]."""
+# %% solution rewards_in_order
+def rewards_in_order(sorted_rewards, order):
+    """Rewards in the order of the answers: [N], [N] -> [N]."""
     ### BEGIN SOLUTION
-    order = group_ids.argsort()  # siblings side by side
-    group_size = int((group_ids == group_ids[0]).sum())
-    grouped = rewards[order].view(-1, group_size)  # [prompts, G]
-    centred = grouped - grouped.mean(dim=1, keepdim=True)
-    advantages = torch.empty_like(rewards)
-    advantages[order] = (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
-    return advantages  # each back at its answer's place
+    rewards = torch.empty_like(sorted_rewards)
+    rewards[order] = sorted_rewards  # put, not take
+    return rewards
     ### END SOLUTION
 
-# %% check shuffled_answers_keep_their_prompt points=1
-# Shuffled or not, each answer is compared with the answers to its own prompt.
-ids = torch.tensor([3, 1, 2, 3, 1, 2, 1, 2, 3, 2, 3, 1])
-rewards = torch.tensor([2.0, 1.0, 0.0, 2.0, 1.0, 0.0, 1.0, 0.0, 2.0, 4.0, 1.0, 1.0])
-expected = torch.tensor([0.5774, 0.0, -0.5774, 0.5774, 0.0, -0.5774, 0.0, -0.5774, 0.5774, 1.7321, -1.7321, 0.0])
-got = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (12,), "one advantage per answer")
-for g in (1, 2, 3):
-    mine = sorted(got[ids == g].tolist())
-    assert close(mine, sorted(expected[ids == g].tolist()), 1e-4), (
-        f"prompt {g}: its rewards are {rewards[ids == g].tolist()}, its advantages came out as "
-        f"{rounded(got[ids == g])}. Whom are its answers compared with?"
-    )
+# %% check every_reward_finds_its_answer points=1
+# Every reward comes back to the answer that earned it.
+order, sorted_rewards = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([0.25, 0.9, 0.4, 1.75, -0.6])
+expected = torch.tensor([0.9, 1.75, -0.6, 0.25, 0.4])
+got = tensor_of_shape(rewards_in_order(sorted_rewards.clone(), order.clone()), (5,), "one reward per answer")
+off = first_off(got, expected, 1e-6)
+assert not off, (
+    f"the order {order.tolist()} and the sorted rewards {rounded(sorted_rewards)}: the reward of {off}. At which place of "
+    "the order does this answer stand?"
+)
 ### BEGIN HIDDEN TESTS
-from statistics import fmean, pstdev
-
 draw = torch.Generator().manual_seed(SEED + 10)
-for _ in range(6):
-    order = torch.randperm(32, generator=draw)
-    ids, rewards = (
-        (torch.arange(8).repeat_interleave(4) * 37 - 90)[order],
-        (torch.randint(0, 3, (32,), generator=draw) / 2)[order],
-    )
-    mine = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (32,), "advantages")
-    for g in ids.unique():
-        r = rewards[ids == g].tolist()
-        assert close(sorted(mine[ids == g].tolist()), sorted((x - fmean(r)) / max(pstdev(r), 1e-6) for x in r), 3e-5), (
-            "a random shuffle"
-        )
+for n in (1, 3, 4, 7, 20, 60):
+    order = torch.randperm(n, generator=draw)
+    if n > 2:
+        order = order.roll(1) if bool((order[order] == torch.arange(n)).all()) else order  # not its own inverse
+    sorted_rewards, right = torch.randn(n, generator=draw), [0.0] * n
+    for reward, place in zip(sorted_rewards.tolist(), order.tolist()):
+        right[place] = reward
+    mine = tensor_of_shape(rewards_in_order(sorted_rewards.clone(), order.clone()), (n,), "rewards")
+    assert close(mine, torch.tensor(right), 1e-6), "a random order"
 ### END HIDDEN TESTS
 
-# %% check shuffled_answers_keep_their_place points=1
-# The advantages come back in the order in which the answers came, and what came in stays as it is.
-ids = torch.tensor([-4, 9, 0, 9, -4, 0])
-rewards = torch.tensor([1.0, 3.0, 0.0, 5.0, 0.0, 8.0])
-expected = torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0, 1.0])
-given = rewards.clone(), ids.clone()
-answer = tensor_of_shape(advantages_after_shuffle(*given), (6,), "one advantage per answer")
-changed = not torch.equal(given[0], rewards), not torch.equal(given[1], ids)
+# %% check rewards_keep_their_value points=1
+# Rewards of any number type keep their value, and what came in stays as it is.
+order, sorted_rewards, expected = torch.tensor([2, 0, 3, 1]), torch.tensor([3, 0, 2, 7]), torch.tensor([0, 7, 3, 2])
+given = sorted_rewards.clone(), order.clone()
+answer = tensor_of_shape(rewards_in_order(*given), (4,), "one reward per answer")
+changed = not torch.equal(given[0], sorted_rewards), not torch.equal(given[1], order)
 got = answer, changed
-for i in range(6):
-    assert close(answer[i], expected[i], 1e-4), (
-        f"answer {i} (prompt {ids[i]}, reward {rewards[i]}) got {answer[i]:.3f}, not {expected[i]:.3f}. Is this the "
-        "advantage of another answer?"
-    )
+off = first_off(answer, expected, 1e-6)
+assert not off, f"the order {order.tolist()} and the sorted rewards {sorted_rewards.tolist()} (int64): the reward of {off}"
 assert not any(changed), (
-    f"rewards and ids were {rewards.tolist()} and {ids.tolist()}, and are {given[0].tolist()} and {given[1].tolist()} "
-    "after the call. Somebody else may still need them: work on new tensors."
+    f"rewards and order were {sorted_rewards.tolist()} and {order.tolist()}, and are {given[0].tolist()} and "
+    f"{given[1].tolist()} after the call. Somebody else may still need them: work on new tensors."
 )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 11)
-for _ in range(10):
-    order = torch.randperm(40, generator=draw)
-    c = torch.randint(0, 9, (20,), generator=draw).float()
-    ids, rewards = torch.arange(20).repeat(2)[order] - 7, torch.cat([c, c + 1])[order]
-    mine = tensor_of_shape(advantages_after_shuffle(rewards.clone(), ids.clone()), (40,), "advantages")
-    assert close(mine, torch.where(order < 20, -1.0, 1.0), 2e-5), "a random shuffle"
+for kind in (torch.int64, torch.int32, torch.float64, torch.float32):
+    order = torch.randperm(9, generator=draw)
+    sorted_rewards = torch.randint(0, 50, (9,), generator=draw).to(kind)
+    given = sorted_rewards.clone(), order.clone()
+    mine = tensor_of_shape(rewards_in_order(*given), (9,), "rewards")
+    assert close(mine[order], sorted_rewards, 1e-6), f"rewards of type {kind}"
+    assert torch.equal(given[0], sorted_rewards) and torch.equal(given[1], order), "something that came in was changed"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Find the bug 2: `response_ratio` (2 points)
+# ### Find the bug 2: `response_ratio` (2 points, 10 minutes, ●●○)
 #
 # Answers differ in length, so they are padded to one width. The mask is True on the tokens of the answer and
 # False on the padding. The log-prob of a whole answer is the sum over its tokens; the ratio compares the two
@@ -1113,10 +1210,8 @@ got = gradient(ratio, new), ratio.detach(), changed  # in a row, the ratio at ea
 assert close(ratio, expected[:, 0], 1e-4), (
     f"with garbage in the padding the ratios are .9048 and 1.2214, not {rounded(ratio)}"
 )
-assert close(got[0], expected, 1e-4), (
-    f"the gradient with respect to new should be {rounded(expected)} and is {rounded(got[0])}. What does garbage "
-    "times zero give?"
-)
+off = first_off(got[0], expected, 1e-4)
+assert not off, f"with garbage in the padding the gradient at {off}. What does garbage times zero give?"
 assert not any(changed), (
     f"{'log_probs_old' if changed[0] else 'mask'} was changed in place, to {(given[0] if changed[0] else given[1]).tolist()}. "
     "Into whose tensor do functions write that end in an underscore?"
@@ -1134,43 +1229,43 @@ for junk in (float("nan"), float("inf"), 50.0, float("-inf")):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Find the bug 3: `weighted_log_probs` (2 points)
+# ### Find the bug 3: `weighted_log_probs` (2 points, 10 minutes, ●●○)
 #
-# Every token of an answer carries its answer's advantage.
+# Every token's log-prob is weighted by an advantage: in GRPO by its answer's, in PPO by its own. One function
+# shall serve both, as TRL's loss does.
 #
 # | in | shape | meaning |
 # |---|---|---|
-# | `advantages` | `[N]` | one per answer |
+# | `advantages` | `[N]` or `[N, T]` | one per answer, or one per token |
 # | `log_probs` | `[N, T]` | per token; carries the gradient |
 #
-# Returns `[N, T]`: each log-prob times the advantage of the answer that it belongs to. Both tensors that come in
-# stay as they are, shape included.
+# Returns `[N, T]`, the products. Both tensors that come in stay as they are, shape included.
 #
 # **Predict**: two answers of two tokens each, advantages 1 and -1, all log-probs -1. Write down the four products.
 
 # %% given buggy_weighted_log_probs
 def buggy_weighted_log_probs(advantages, log_probs):
-    """Advantage times log-prob, token by token: [N], [N, T] -> [N, T]. Wrong: find out where."""
+    """Advantage times log-prob, token by token: [N] or [N, T], [N, T] -> [N, T]. Wrong: find out where."""
     return advantages * log_probs
 
 # %% show bug_3_on_an_example
 print(buggy_weighted_log_probs(torch.tensor([1.0, -1.0]), torch.full((2, 2), -1.0)))
 
 # %% [markdown]
-# One row is one answer, yet both answers got the same two numbers, one for each *position*. With three tokens
-# instead of two PyTorch would have raised an error. With $N = T$ it says nothing: the bug waits for the one
-# batch of square shape.
+# One row is one answer. With three tokens instead of two PyTorch would have raised an error; in a square batch it
+# says nothing, and the next change of `T` makes the bug vanish.
 #
 # <details><summary>A hint</summary>
 #
-# Broadcasting lines shapes up from the right. Which shape would line up with the rows?
+# Broadcasting lines shapes up from the right. Which shape of the advantages would line up with the rows? And is
+# that still right where they come as `[N, T]`, square or not?
 # </details>
 
 # %% solution weighted_log_probs
 def weighted_log_probs(advantages, log_probs):
-    """Each token's log-prob times its answer's advantage: [N], [N, T] -> [N, T]."""
+    """Each token's log-prob times its answer's, or its own, advantage: [N] or [N, T], [N, T] -> [N, T]."""
     ### BEGIN SOLUTION
-    return advantages[:, None] * log_probs
+    return (advantages[:, None] if advantages.dim() == 1 else advantages) * log_probs
     ### END SOLUTION
 
 # %% check an_answer_is_a_row points=1
@@ -1204,26 +1299,30 @@ for n in (2, 4, 5):
 ### END HIDDEN TESTS
 
 # %% check any_number_of_tokens points=1
-# It works for any number of tokens, and the gradient at each token is its answer's advantage.
+# Any number of tokens, one advantage per answer or one per token; the gradient at each token is its advantage.
+per_token, square = torch.tensor([[0.3, -1.0], [2.0, 0.7]]), torch.tensor([[-1.0, -2.0], [-0.5, -0.1]])
+own = tensor_of_shape(weighted_log_probs(per_token.clone(), square.clone()), (2, 2), "with [N, T] advantages, one product per token")
 advantages, expected = torch.tensor([0.5, -1.5]), torch.tensor([[0.5, 0.5, 0.5, 0.5], [-1.5, -1.5, -1.5, -1.5]])
 log_probs = -torch.arange(1.0, 9.0).view(2, 4)
 log_probs.requires_grad_()
 result = weighted_log_probs(advantages.clone(), log_probs)
-got = gradient(tensor_of_shape(result, (2, 4), "one product per token"), log_probs)
-assert close(got, expected, 1e-5), (
-    f"the gradient of the sum with respect to the log-probs is each answer's advantage, {rounded(expected)}, "
-    f"not {rounded(got)}"
-)
-assert close(result, expected * log_probs, 1e-5), (
-    f"the products are {rounded(expected * log_probs)}, not {rounded(result)}"
-)
+slopes = gradient(tensor_of_shape(result, (2, 4), "one product per token"), log_probs)
+got = slopes, own
+off = first_off(slopes, expected, 1e-5) or first_off(result, expected * log_probs, 1e-5)
+assert not off, f"two answers of four tokens, advantages .5 and -1.5; of the gradient, or of the products, {off}"
+off = first_off(own, per_token * square, 1e-5)
+assert not off, f"one advantage per token, {rounded(per_token)}, log-probs {rounded(square)}: the product at {off}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 15)
-for n, t in ((1, 5), (3, 7), (6, 2), (4, 1)):
+for n, t in ((1, 5), (3, 7), (6, 2), (4, 1), (3, 3)):
     A, x = torch.randn(n, generator=draw), torch.randn(n, t, generator=draw).requires_grad_()
     right = torch.tensor([[a] * t for a in A.tolist()])
     mine = tensor_of_shape(weighted_log_probs(A.clone(), x), (n, t), "product")
     assert close(mine, right * x, 1e-6) and close(gradient(mine, x), right, 1e-6), f"{n} answers of {t} tokens"
+    each = torch.randn(n, t, generator=draw)
+    mine = tensor_of_shape(weighted_log_probs(each.clone(), x.detach().clone()), (n, t), "product")
+    right = torch.tensor([[a * v for a, v in zip(*rows)] for rows in zip(each.tolist(), x.tolist())])
+    assert close(mine, right, 1e-6), f"{n} answers of {t} tokens, one advantage per token"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1264,42 +1363,36 @@ print("x[1, 0] is row 3 of the flattened tensor:", torch.equal(x[1, 0], x.view(B
 print("group ids of the rows:", torch.arange(B).repeat_interleave(G).tolist())
 
 # %% [markdown]
-# Blue rows are answers to prompt 0, orange ones to prompt 1; white cells are padding, where the mask is False. (And
-# now you know how bug 1 came about: `view` is right here, and only here, before anybody shuffles.)
+# Blue rows are answers to prompt 0, orange ones to prompt 1; white cells are padding, where the mask is False.
 #
 # ## Three ways to average tokens
 #
-# One loss per token, one number wanted. How much should a token count? There are three answers in use, and papers
-# have been written about the difference. With $N$ answers of lengths $\ell_i$, padded to width $T$:
+# One loss per token, one number wanted. How much should a token count? There are three answers in use. With $N$
+# answers of lengths $\ell_i$, and a maximum length $T$ that the caller fixes:
 #
 # | `aggregate` | in words | weight of a token of answer $i$ | who |
 # |---|---|---|---|
-# | `"sequence"` | mean over the tokens of each answer, then over answers | $1 / (N \ell_i)$ | the GRPO paper; our default |
+# | `"sequence"` | mean over the tokens of each answer, then over answers | $1 / (N \ell_i)$ | the GRPO paper; the default of this course |
 # | `"token"` | mean over all tokens of the batch | $1 / \sum_j \ell_j$ | DAPO; TRL's default today |
 # | `"constant"` | sum over all tokens, divided by a constant | $1 / (N T)$ | Dr. GRPO |
 #
-# Take two answers, of 2 and of 8 tokens, in a batch of width 8. **Predict**: under "sequence", how many times
-# heavier is a token of the short answer? And which of the two has the louder voice as a whole under "token"?
+# Take two answers, of 2 and of 8 tokens, and $T = 8$. **Predict**: under "sequence", how many times heavier is a token
+# of the short answer? And which of the two weighs more as a whole under "token"?
 
 # %% show length_bias
-def draw_weights(short=2, long=8, width=8):
+def draw_weights(short=2, long=8, max_length=8):
     """What a token, and what an answer as a whole, weighs under the three aggregations."""
-    width, lengths = max(width, short, long), np.array([short, long])
+    lengths = np.array([short, long])
     weights = {
         "sequence": 1 / (2 * lengths),
         "token": np.full(2, 1 / lengths.sum()),
-        "constant": np.full(2, 1 / (2 * width)),
+        "constant": np.full(2, 1 / (2 * max(max_length, short, long))),
     }
     fig, axes = plt.subplots(1, 2, figsize=(9, 3.2))
-    for k, (name, w) in enumerate(weights.items()):
-        for ax, height in ((axes[0], w), (axes[1], w * lengths)):
-            bars = ax.bar(
-                [k - 0.2, k + 0.2],
-                height,
-                0.38,
-                color=[SKY, BLUE],
-                label=[f"{short} tokens", f"{long} tokens"] if k == 0 else None,
-            )
+    for ax, factor in ((axes[0], 1), (axes[1], lengths)):
+        for i, (name, hatch, color) in enumerate(((f"{short} tokens", "", SKY), (f"{long} tokens", "//", BLUE))):
+            height = [(w * factor)[i] for w in weights.values()]
+            bars = ax.bar(np.arange(3) + 0.4 * i - 0.2, height, 0.38, color=color, hatch=hatch, edgecolor="white", label=name)
             ax.bar_label(bars, [f"{h:.4g}" for h in height], fontsize=8)
     for ax, title in zip(axes, ("one token", "the whole answer")):
         ax.set_xticks(range(3), list(weights))
@@ -1309,6 +1402,11 @@ def draw_weights(short=2, long=8, width=8):
         ax.margins(y=0.15)
     axes[0].legend(fontsize=8, frameon=False)
     plt.show()
+    for name, w in weights.items():
+        print(
+            f"{name:8}: one token weighs {w.round(4).tolist()}, the whole answer {(w * lengths).round(4).tolist()}; "
+            f"A = 1 and -1, first loss {w @ (lengths * [-1, 1]):.3f}"
+        )
 
 
 draw_weights()
@@ -1317,18 +1415,18 @@ draw_weights()
 try:
     from ipywidgets import IntSlider, interact
 
-    interact(draw_weights, short=IntSlider(2, 1, 32), long=IntSlider(8, 1, 64), width=IntSlider(8, 1, 64))
+    interact(draw_weights, short=IntSlider(2, 1, 32), long=IntSlider(32, 1, 64), max_length=IntSlider(64, 1, 64))
 except ImportError:
     print("No ipywidgets here, so no sliders. Change the numbers by hand; these are lengths 2 and 32:")
-    draw_weights(2, 32, 32)
+    draw_weights(2, 32, 64)
 
 # %% [markdown]
 # Look at the left picture: .25 against .0625 under "sequence", .1 against .1 under "token", .0625 against
-# .0625 under "constant". This is the *length bias*. Under "sequence" every answer has one voice, so a token
+# .0625 under "constant". This is the *length bias*. Under "sequence" every answer weighs the same, so a token
 # of a short answer is four times as heavy. A wrong answer can thin out its punishment by rambling, and a
 # right one is praised most, token for token, if it is curt. Under "token" and "constant" all tokens weigh the
-# same, and a long answer has the louder voice (.8 against .2 in the right picture). They differ in the
-# divisor: "token" depends on who else is in the batch, "constant" does not.
+# same, and a long answer weighs more (.8 against .2 in the right picture). They differ in the divisor: "token"
+# depends on who else is in the batch, "constant" does not, as long as the caller fixes $T$, as TRL and Dr. GRPO do.
 #
 # None is wrong. All three are in use, and mixing them up is a common reason why two implementations disagree.
 #
@@ -1336,7 +1434,7 @@ except ImportError:
 # With $A = +1$ for 2 tokens and $A = -1$ for 8, "token" gives $-(2 \cdot 1 - 8 \cdot 1)/10 = 0.6$ at the
 # first step. Still no bug.
 #
-# ### Exercise: `grpo_token_loss` (8 points)
+# ### Exercise: `grpo_token_loss` (8 points, 25 minutes, ●●●)
 #
 # | in | shape | meaning |
 # |---|---|---|
@@ -1346,19 +1444,20 @@ except ImportError:
 # | `mask` | `[N, T]` bool | True on the tokens of the answer |
 # | `clip_range` | float | $\varepsilon$ of the band |
 # | `aggregate` | str | `"sequence"`, `"token"` or `"constant"` |
+# | `max_length` | int or None | what "constant" divides by, times $N$; None is the width of the batch, `mask.shape[1]` |
 #
-# Returns a scalar to minimise: minus the pessimistic surrogate of each token, aggregated over the tokens of
+# Returns a scalar to minimise: minus the clipped surrogate of each token, aggregated over the tokens of
 # the mask. One worked number: lengths 2 and 8, $A = 1$ and $-1$, new equal to old, `"token"`: the loss is
 # 0.6.
 #
-# - One ratio per token. It is not the ratio of the answer, which is the product: three tokens with 1.1, 0.9 and 1.5
-#   are three ratios, not 1.485. The band is the only bound, on ratios and advantages alike (a log-ratio cut at -20
+# - One ratio per token. It is not the ratio of the answer, which is the product: three tokens
+#   have three ratios. The band is the only bound, on ratios and advantages alike (a log-ratio cut at -20
 #   and 20 is allowed).
 # - Padding may hold anything, even NaN or infinity; it touches neither the value nor the gradient. (A ratio that is
 #   masked after `exp` has already met the infinity.)
 # - The tokens of an answer whose advantage is 0 are tokens like all others: they count in every mean.
 # - An answer without tokens contributes 0 and counts in $N$. At least one answer of a batch has tokens.
-# - $T$ in "constant" is `mask.shape[1]`, the width of the batch, even where no answer is that long.
+# - `max_length` matters to "constant" alone. Do not rely on its None: the width follows the longest answer of the batch.
 # - Nothing that comes in is written to.
 #
 # <details><summary>A hint</summary>
@@ -1370,7 +1469,7 @@ except ImportError:
 # </details>
 
 # %% solution grpo_token_loss
-def grpo_token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def grpo_token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The GRPO loss over tokens: [N, T], [N, T], [N], mask [N, T] -> scalar."""
     ### BEGIN SOLUTION
     log_ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0)  # before exp: inf never gets in
@@ -1383,7 +1482,7 @@ def grpo_token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range=0
     if aggregate == "token":
         return per_token.sum() / mask.sum()
     if aggregate == "constant":
-        return per_token.sum() / mask.numel()
+        return per_token.sum() / (len(mask) * (mask.shape[1] if max_length is None else max_length))
     raise ValueError(f"aggregate is 'sequence', 'token' or 'constant', not {aggregate!r}")
     ### END SOLUTION
 
@@ -1458,7 +1557,7 @@ for i in range(3):
     for t in range(3):
         assert close(slopes[i, t], expected[i, t], 1e-3 * expected[i, t].abs() + 1e-12), (
             f"answer {i} (A = {advantages[i]:g}), token {t} (ratio {ratio[i, t]:.4g}): the gradient is {slopes[i, t]:.4g}, not "
-            f"{expected[i, t]:.4g}. Is this region flat or alive, and is this the advantage of its own row?"
+            f"{expected[i, t]:.4g}. Is this region flat or active, and is this the advantage of its own row?"
         )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 17)
@@ -1472,18 +1571,18 @@ for trial in range(12):
     for i in range(n):
         for j in range(t):
             q, a = math.exp(new[i, j].item() - old[i, j].item()), A[i].item()
-            alive = mask[i, j] and not (a > 0 and q > 1.2) and not (a < 0 and q < 0.8)
-            right[i, j] = -a * q / (n * int(mask[i].sum())) if alive else 0.0
+            active = mask[i, j] and not (a > 0 and q > 1.2) and not (a < 0 and q < 0.8)
+            right[i, j] = -a * q / (n * int(mask[i].sum())) if active else 0.0
     loss = grpo_token_loss(new, old.clone(), A.clone(), mask.clone())
     assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-5), "a gradient of a random batch is off"
 ### END HIDDEN TESTS
 
 # %% check sequence_weights points=1
-# Under "sequence" every answer has the same voice.
+# Under "sequence" every answer has the same weight.
 batch = ragged_batch(lengths=(2, 8, 5), advantages=(1.0, -1.0, 0.0))
 new = batch["log_probs_new"].requires_grad_()
 expected = torch.tensor([[1 / 6, 0.0], [1 / 24, 0.0]])
-loss = grpo_token_loss(**batch, aggregate="sequence")
+loss = grpo_token_loss(**batch, aggregate="sequence", max_length=20)  # of which only "constant" takes notice
 weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:2] * torch.tensor([[-1.0], [1.0]])
 got = weights[:, [0, 8]] + 0.0  # of the first token, and of a place in the padding, where A is not 0
 assert close(got, expected, 1e-5), (
@@ -1509,11 +1608,11 @@ for _ in range(8):
 ### END HIDDEN TESTS
 
 # %% check token_weights points=1
-# Under "token" every token of the batch has the same voice.
+# Under "token" every token of the batch has the same weight.
 batch = ragged_batch(lengths=(2, 8, 5), advantages=(1.0, -1.0, 0.0))
 new = batch["log_probs_new"].requires_grad_()
 expected = torch.tensor([[1 / 15, 0.0], [1 / 15, 0.0]])
-loss = grpo_token_loss(**batch, aggregate="token")
+loss = grpo_token_loss(**batch, aggregate="token", max_length=20)  # of which only "constant" takes notice
 weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:2] * torch.tensor([[-1.0], [1.0]])
 got = weights[:, [0, 8]] + 0.0  # of the first token, and of a place in the padding, where A is not 0
 assert close(got, expected, 1e-5), (
@@ -1541,29 +1640,31 @@ for _ in range(8):
 ### END HIDDEN TESTS
 
 # %% check constant_weights points=1
-# Under "constant" the divisor depends on the shape of the batch alone.
-batch = ragged_batch(lengths=(2, 8, 5), advantages=(1.0, -1.0, 0.0))
-new = batch["log_probs_new"].requires_grad_()
-expected = torch.tensor([[1 / 27, 0.0], [1 / 27, 0.0]])  # three answers, width 9
-loss = grpo_token_loss(**batch, aggregate="constant")
-weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:2] * torch.tensor([[-1.0], [1.0]])
-got = weights[:, [0, 8]] + 0.0  # of the first token, and of a place in the padding, where A is not 0
-assert close(got, expected, 1e-5), (
-    "three answers in a batch of width 9, A = 1, -1 and 0: every token weighs 1/27 = .037 under 'constant', padding "
-    f"nothing; with yours it is {rounded(got[:, 0])} in the first two, and {rounded(got[:, 1])} for padding. Does the "
-    "divisor depend on the lengths, or on the advantages?"
-)
+# Under "constant" the divisor is the number of answers times max_length, or times the width where there is none.
+got = []
+for longest, divisor in ((None, 27), (20, 60)):  # three answers, width 9
+    batch = ragged_batch(lengths=(2, 8, 5), advantages=(1.0, -1.0, 0.0))
+    new = batch["log_probs_new"].requires_grad_()
+    loss = grpo_token_loss(**batch, aggregate="constant", max_length=longest)
+    weights = gradient(tensor_of_shape(loss, (), "the loss is one number"), new)[:2] * torch.tensor([[-1.0], [1.0]])
+    got.append(weights[:, [0, 8]] + 0.0)  # of the first token, and of a place in the padding, where A is not 0
+for longest, divisor, w in zip((None, 20), (27, 60), got):
+    assert close(w, torch.tensor([[1 / divisor, 0.0], [1 / divisor, 0.0]]), 1e-5), (
+        f"three answers in a batch of width 9, max_length {longest}, A = 1, -1 and 0: every token weighs 1/{divisor} = "
+        f"{1 / divisor:.4f} under 'constant', padding nothing; with yours it is {rounded(w[:, 0])} in the first two, and "
+        f"{rounded(w[:, 1])} for padding. What is the divisor, and what must it not depend on?"
+    )
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 20)
-for _ in range(8):
+for longest in (None, 40, 17, None) * 2:
     n, t = int(torch.randint(2, 7, (1,), generator=draw)), int(torch.randint(5, 12, (1,), generator=draw))
     lengths = torch.randint(1, t - 1, (n,), generator=draw)
     A, old = torch.randn(n, generator=draw), -torch.rand(n, t, generator=draw)
     A[1] *= n % 2
     new = old.clone().requires_grad_()
-    loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="constant")
+    loss = grpo_token_loss(new, old, A.clone(), torch.arange(t) < lengths[:, None], aggregate="constant", max_length=longest)
     right = torch.tensor(
-        [[-a / (n * t) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())]
+        [[-a / (n * (longest or t)) if j < k else 0.0 for j in range(t)] for a, k in zip(A.tolist(), lengths.tolist())]
     )
     assert close(gradient(tensor_of_shape(loss, (), "loss"), new), right, 1e-6) and close(
         loss, right.double().sum(), 1e-5
@@ -1585,10 +1686,8 @@ got = gradient(loss, new), loss.detach(), changed
 assert abs(loss.item() - 0.05833) < 1e-4, (
     f"with garbage in the padding the loss is .0583, not {loss.item():.4f}. What does garbage times zero give?"
 )
-assert close(got[0], expected, 1e-4), (
-    f"with garbage in the padding the gradient is {rounded(expected)}, not {rounded(got[0])}. The backward pass "
-    "multiplies too: where did the garbage get in?"
-)
+off = first_off(got[0], expected, 1e-4)
+assert not off, f"with garbage in the padding the gradient at {off}. The backward pass multiplies too: where did it get in?"
 for name, x in given.items():
     assert not changed[name], (
         f"{name} was {describe(before[name])} and is {describe(x)} after the call. Somebody else may still need it: "
@@ -1632,9 +1731,8 @@ for (how, (first, third)), (slopes, loss) in zip(ways.items(), got):
         f"{2 * first + third:.4f}, not {loss.item():.4f}. How many answers and tokens share the mean, and what is 0/0?"
     )
     expected = torch.tensor([[first, first], [0.0, 0.0], [third, 0.0], [0.0, 0.0]])
-    assert close(slopes, expected, 1e-5), (
-        f"the gradient under {how!r} is {rounded(expected)}, not {rounded(slopes)}. Which answers have a share in the loss?"
-    )
+    off = first_off(slopes, expected, 1e-5)
+    assert not off, f"the gradient under {how!r} at {off}. Which answers have a share in the loss?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 22)
 for how in ("sequence", "token", "constant") * 2:
@@ -1655,23 +1753,28 @@ for how in ("sequence", "token", "constant") * 2:
 
 # %% [markdown]
 # Your own function can now say what a token weighs: at the first step the gradient of a token is minus the
-# weight times its advantage. **Predict** the three first losses for lengths 2 and 8, $A = 1$ and $-1$, width
-# 8. Which of them is 0?
+# weight times its advantage. **Predict** the first losses for lengths 2 and 8, $A = 1$ and $-1$, in a batch of width
+# 8: which of them is 0? And which of them change when the same answers are padded to a width of 16?
 
 # %% show first_loss_of_each_aggregation
-mask = torch.arange(8) < torch.tensor([[2], [8]])
-for aggregate in ("sequence", "token", "constant"):
-    new = torch.full((2, 8), -1.0, requires_grad=True)
-    loss = grpo_token_loss(new, torch.full((2, 8), -1.0), torch.tensor([1.0, -1.0]), mask, aggregate=aggregate)
-    loss.backward()
-    short, long = new.grad[:, 0].abs().tolist()
-    print(
-        f"{aggregate:9}: first loss {loss.item():.3f}; a token of the short answer weighs {short:.4f}, of the "
-        f"long one {long:.4f}"
-    )
+for options in ({"aggregate": "sequence"}, {"aggregate": "token"}, {"aggregate": "constant"}, {"aggregate": "constant", "max_length": 16}):
+    told = []
+    for width in (8, 16):
+        new = torch.full((2, width), -1.0, requires_grad=True)
+        mask = torch.arange(width) < torch.tensor([[2], [8]])
+        loss = grpo_token_loss(new, new.detach(), torch.tensor([1.0, -1.0]), mask, **options)
+        loss.backward()
+        short, long = new.grad[:, 0].abs().tolist()
+        told.append(f"width {width}: loss {loss.item():.4f}, a token weighs {short:.4f} and {long:.4f}")
+    print(", ".join(map(str, options.values())) + "\n   " + "\n   ".join(told))
 
 # %% [markdown]
-# ## One ratio per token, or one per answer?
+# Only "constant" without a `max_length` notices the padding: .375 at width 8 and .1875 at width 16, for the same two
+# answers. There the longest answer of a batch sets the size of everybody's step. With a fixed number it is .1875
+# twice.
+
+# %% [markdown]
+# ## One ratio per token, or one per answer? (optional)
 #
 # The reward judges the whole answer, yet the loss clips token by token. GSPO (*Group Sequence Policy
 # Optimization*, the Qwen team, 2025) finds that inconsistent and goes back to one ratio per answer. The plain
@@ -1681,35 +1784,46 @@ for aggregate in ("sequence", "token", "constant"):
 # $$s_i = \Bigl(\frac{\pi_{\text{new}}(y_i)}{\pi_{\text{old}}(y_i)}\Bigr)^{1/\ell_i}
 # = \exp\Bigl(\frac{1}{\ell_i}\sum_t \bigl(\log\pi_{\text{new}} - \log\pi_{\text{old}}\bigr)\Bigr),$$
 #
-# and clips that. Because a mean over many tokens hardly moves, its band is far narrower (the paper uses 3e-4
-# and 4e-4 where GRPO uses 0.2), and an answer is kept or clipped as a whole. It helps most with
-# mixture-of-experts models, where a few tokens change experts from one update to the next and their single
-# ratios jump.
+# and clips that. Because a mean over many tokens hardly moves, its band is far narrower (the paper's ends are 3e-4
+# below and 4e-4 above 1), and an answer is kept or clipped as a whole. It helps most with mixture-of-experts models,
+# where a few tokens change experts from one update to the next and their single ratios jump.
 #
-# **Guess**: 1,000 tokens, each log-ratio noise of std 0.05. How far from 1 is a typical token ratio, the
-# product, and $s$?
+# **Guess**: 1,000 tokens, each log-ratio noise of std 0.01. How far from 1 is a typical token ratio, the
+# product, and $s$? And how many of each lie outside their band?
 
 # %% show token_or_sequence_ratio
-log_ratios = 0.05 * torch.randn(2000, 1000, generator=torch.Generator().manual_seed(0))  # 2,000 answers of 1,000 tokens
-for name, x in (("token ratio", log_ratios), ("product", log_ratios.sum(1)), ("GSPO's s", log_ratios.mean(1))):
-    print(f"{name:12}: two thirds of all between {math.exp(-x.std().item()):.4f} and {math.exp(x.std().item()):.4f}")
+log_ratios = 0.01 * torch.randn(2000, 1000, generator=torch.Generator().manual_seed(0))  # 2,000 answers of 1,000 tokens
+for name, x, low, high in (
+    ("token ratio", log_ratios, 0.8, 1.2),
+    ("product", log_ratios.sum(1), 0.8, 1.2),
+    ("GSPO's s", log_ratios.mean(1), 1 - 3e-4, 1 + 4e-4),
+):
+    ratio, std = x.exp(), x.std().item()
+    outside = ((ratio < low) | (ratio > high)).float().mean()
+    print(
+        f"{name:11}: two thirds of all between {math.exp(-std):.4f} and {math.exp(std):.4f}; "
+        f"outside of {low} to {high}: {outside:.0%}"
+    )
 
 # %% [markdown]
-# A token mostly stays within 5 % of 1. The product of a thousand of them runs from 0.21 to 4.75, from noise
-# alone: nine answers of ten would be outside of a band of 0.2. The geometric mean stays within 0.2 %. That
-# is why the width of the band belongs to the kind of ratio: 0.2 around $s$ would never act here, 3e-4 around
-# a token ratio almost always.
+# A token's ratio mostly lies between 0.99 and 1.01. The product of a thousand of them runs from about 0.73 to 1.37,
+# from noise alone, and about 52 % of the answers leave the band from 0.8 to 1.2. The geometric mean mostly lies between 0.9997 and 1.0003:
+# that band would never act on it, and its own, narrow one leaves about 28 % of the answers outside. That is no slip.
+# By the paper's own count GSPO clips a share of the tokens that is a hundred times GRPO's, and trains better for it. The
+# width of a band belongs to the kind of ratio.
 
 # %% [markdown]
-# ### In your own words (2 points, read by a person)
+# ## In your own words
+#
+# ### A written answer (2 points, read by a person, 10 minutes, ●●○)
 #
 # Answer in the next cell, in some six to ten sentences. (1) What is the same in PPO's and in GRPO's
 # surrogate? (2) What is not? Think of where the advantage comes from, and how finely it is resolved in time.
-# (3) What would change if the advantages were normalised over the whole batch instead of within each group?
-# Give an example with numbers.
+# (3) What would change if the advantages were normalised over the whole batch instead of within each group: for
+# which rewards does it cost something, and for which not? Give an example with numbers.
 
 # %% answer ppo_and_grpo [markdown] points=2
-# **Model answer.** The surrogate itself is the same, symbol for symbol: an importance ratio exp(new - old)
+# **Model answer.** The surrogate itself is the same, symbol for symbol: an importance weight exp(new - old)
 # against the policy that sampled, multiplied by an advantage, and the minimum of the unclipped and the
 # clipped product. So are the flat regions (A > 0 above the band, A < 0 below it), the reuse of a batch for
 # several steps, and the fact that clipping is not a hard bound.
@@ -1720,25 +1834,25 @@ for name, x in (("token ratio", log_ratios), ("product", log_ratios.sum(1)), ("G
 # tokens of an answer, costs no model but several answers per prompt, and is zero when all of them earn the
 # same. (PPO for language models also tends to put the KL into the reward, GRPO into the loss.)
 #
-# With whole-batch normalisation an answer would be compared with answers to other prompts. The advantages of
-# a prompt no longer sum to zero: with rewards 1, 1, 1, 0 on an easy and 1, 0, 0, 0 on a hard prompt all right
-# answers get +1 and all wrong ones -1, so the easy prompt is praised as a whole (+2) and the hard one blamed
-# (-2), and the rare success on the hard prompt (1.732 in its own group) counts no more than a routine one.
-# Part of the signal is then about the difficulty of the prompt, which the policy cannot change. Even a group
-# with equal rewards would get a push.
+# With whole-batch normalisation an answer is compared with answers to other prompts. The batch's mean is a constant
+# baseline, so the average push stays right; what it costs is noise, where rewards have a level or a scale for each
+# prompt. With 6 and 5 for one prompt and 1 and 0 for another the advantages are 1.18, 0.78, -0.78 and -1.18 instead of
+# 1, -1, 1 and -1: the worse answer to the first prompt is pushed up, the better one to the second down. In the experiment
+# that took several times as many updates. Where prompts differed in difficulty alone, with rewards of 0 and 1, it cost
+# nothing.
 #
-# **Rubric.** 1 point: what is the same (ratio and clipped minimum) and what is not (source of the advantage,
-# critic against group; per token against per answer). 1 point: whole-batch normalisation mixes the difficulty
-# of the prompt into the advantage, with an example or the statement that the advantages of a prompt no longer
-# sum to zero. Half points for one half of either.
+# **Rubric.** 1 point: what is the same (importance weight and clipped minimum) and what is not (source of the advantage,
+# critic against group; per token against per answer). 1 point: whole-batch normalisation compares across prompts, so
+# that levels or scales of prompts enter the advantage, with an example in numbers; it is noise rather than a wrong
+# average, or: with right-or-wrong rewards it does little harm. Half points for one half of either.
 
 # %% [markdown]
 # ## What you have now
 #
-# - `compute_grpo_loss`: group-relative advantages, the ratio and the pessimistic surrogate, for whole answers.
+# - `compute_grpo_loss`: group-relative advantages, the ratio and the clipped surrogate, for whole answers.
 # - `grpo_token_loss`: the same per token, with the three averages in use and padding that cannot leak.
-# - The calm to see a loss of 0.0000, and an eye for three bugs that raise no error.
+# - An explanation for a loss of 0.0000 and for one that rises, and an eye for three bugs that raise no error.
 #
-# What is still missing is a leash. Nothing here keeps the policy near the model it started from; the ratio
-# only looks back to the last batch, and you have seen how little the clip holds. **Notebook 3** adds the KL
-# to a reference model, in three estimators of which one has a gradient that is pure noise.
+# What is still missing: nothing here keeps the policy near the model it started from. The ratio only looks back to
+# the last batch, and the clip does not hold a policy that is pushed again and again. **Notebook 3** adds the KL to a
+# reference model, in three estimators of which one has a gradient that is pure noise.

@@ -118,7 +118,7 @@ def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str
     if isinstance(error, Violation):
         return _Seen(printable(error.untrusted), prints=[])
     if remote and remote.is_open:
-        return _Seen(f"{remote.function} is not written yet.", prints=[])
+        return _Seen(f"{remote.where or remote.function} is not written yet.", prints=[])  # a scenario is ours
     if remote:
         where = f" (in {remote.where})" if remote.where and remote.where != remote.function else ""
         explained = meaning(remote.kind, remote.text, shapes(notebook).get(check.exercise, {}), inside=bool(remote.where))

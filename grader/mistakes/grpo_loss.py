@@ -25,12 +25,22 @@ def clipped_loss(log_probs_new, log_probs_old, advantages, clip_range):
     return -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages).mean()
 
 
-def aggregated(per_token, mask, aggregate):
+def places(mask, max_length):
+    """What "constant" divides by."""
+    return mask.shape[0] * (mask.shape[1] if max_length is None else max_length)
+
+
+def aggregated(per_token, mask, aggregate, max_length):
     """Padding set to 0, then the three aggregations done right: for versions whose point is elsewhere."""
     per_token = per_token.masked_fill(~mask, 0.0)
     if aggregate == "sequence":
         return (per_token.sum(1) / mask.sum(1).clamp_min(1)).mean()
-    return per_token.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+    return per_token.sum() / (mask.sum() if aggregate == "token" else places(mask, max_length))
+
+
+def column(advantages):
+    """One advantage per answer as a column [N, 1]; one per token as it is."""
+    return advantages[:, None] if advantages.dim() == 1 else advantages
 
 
 def token_ratio(log_probs_new, log_probs_old, mask):
@@ -95,7 +105,7 @@ def singleton_raw(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0
 def whole_batch(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """One mean and one std were used for the whole batch; the group ids had no part in it.
 
-    Hint: Go back to the easy and the hard prompt: whose mean is the baseline of an answer?
+    Hint: Go back to the two prompts with the rewards 6, 5 and 1, 0: whose mean is the baseline of an answer?
     """
     r = rewards.double()
     advantages = ((r - r.mean()) / r.std(unbiased=False).clamp_min(eps)).float()
@@ -1057,7 +1067,7 @@ def min_of_means(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.
 def clipped_set_to_zero(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """Answers outside of the band were left out on both sides, whatever their advantage.
 
-    Hint: Two of the four outer regions are alive. Look at the table under the picture.
+    Hint: Two of the four outer regions are active. Look at the table under the picture.
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -1162,7 +1172,7 @@ def sixteen_bit_rewards(log_probs_new, log_probs_old, rewards, group_ids, clip_r
 def dual_clip(log_probs_new, log_probs_old, rewards, group_ids, clip_range=0.2, eps=1e-6):
     """The ratio of a bad answer, or its loss, was bounded once more from above: dual-clip PPO, as verl has it, or a cap on the ratio.
 
-    Hint: A bad answer that became far more likely is a slip that must be mended. Does your loss still feel it?
+    Hint: A bad answer that became far more likely is a slip that must be undone. Does your loss still feel it?
     """
     advantages = own_group_advantages(rewards, group_ids, eps)
     ratio = torch.exp(log_probs_new - log_probs_old)
@@ -1631,194 +1641,123 @@ def numpy_first(advantages):
     return torch.from_numpy(-np.asarray(advantages) / len(advantages))
 
 
-# ---------------------------------------------------------------- advantages_after_shuffle
+# ---------------------------------------------------------------- rewards_in_order
 
 
-@mistake("advantages_after_shuffle")
-def unchanged_shuffle(rewards, group_ids):
-    """The buggy function was handed in as it was: answers are grouped by position.
-
-    Hint: The view takes G neighbours for siblings. Are they, after a shuffle?
-    """
-    group_size = int((group_ids == group_ids[0]).sum())
-    grouped = rewards.view(-1, group_size)
-    centred = grouped - grouped.mean(dim=1, keepdim=True)
-    return (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
-
-
-@mistake("advantages_after_shuffle")
-def not_unsorted_shuffle(rewards, group_ids):
-    """The answers were sorted by prompt, and the advantages came back in the sorted order.
-
-    Hint: Two orders are in play. In which does the caller keep the log-probs?
-    """
-    order = group_ids.argsort(stable=True)
-    grouped = rewards[order].view(-1, int((group_ids == group_ids[0]).sum()))
-    centred = grouped - grouped.mean(dim=1, keepdim=True)
-    return (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
-
-
-@mistake("advantages_after_shuffle")
-def sorted_twice_shuffle(rewards, group_ids):
-    """The order was applied a second time instead of being undone.
+@mistake("rewards_in_order")
+def unchanged_order(sorted_rewards, order):
+    """The buggy function was handed in as it was: the order was applied a second time instead of being undone.
 
     Hint: Indexing with the order sorts. What undoes it: the same order again, or its inverse?
     """
-    order = group_ids.argsort(stable=True)
-    grouped = rewards[order].view(-1, int((group_ids == group_ids[0]).sum()))
-    centred = grouped - grouped.mean(dim=1, keepdim=True)
-    return (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)[order]
+    return sorted_rewards[order]
 
 
-@mistake("advantages_after_shuffle")
-def unsorted_only_shuffle(rewards, group_ids):
-    """The rewards were not brought into order before grouping, only the result was moved.
+@mistake("rewards_in_order")
+def left_sorted_order(sorted_rewards, order):
+    """The rewards came back in the sorted order, as they were.
 
-    Hint: What does `view` take for granted about neighbours, and do the rewards keep it where yours is called?
+    Hint: Two orders are in play. In which one does the caller keep the log-probs?
     """
-    order = group_ids.argsort(stable=True)
-    grouped = rewards.view(-1, int((group_ids == group_ids[0]).sum()))
-    centred = grouped - grouped.mean(dim=1, keepdim=True)
-    advantages = torch.empty_like(rewards)
-    advantages[order] = (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
-    return advantages
+    return sorted_rewards.clone()
 
 
-@mistake("advantages_after_shuffle")
-def columns_shuffle(rewards, group_ids):
-    """The answers were grouped by columns, `view(G, -1)`, still by position.
+@mistake("rewards_in_order")
+def reversed_order(sorted_rewards, order):
+    """The rewards were turned round, last to first.
 
-    Hint: No view of a shuffled tensor knows who belongs together. What does?
+    Hint: Is the inverse of an order the order read backwards? Try it with three answers.
     """
-    group_size = int((group_ids == group_ids[0]).sum())
-    grouped = rewards.view(group_size, -1)
-    centred = grouped - grouped.mean(dim=0, keepdim=True)
-    return (centred / grouped.std(dim=0, unbiased=False, keepdim=True).clamp_min(1e-6)).reshape(-1)
+    return sorted_rewards.flip(0)
 
 
-@mistake("advantages_after_shuffle")
-def whole_batch_shuffle(rewards, group_ids):
-    """The whole batch was normalised at once, which no shuffle can disturb, and no prompt either.
+@mistake("rewards_in_order")
+def backwards_order(sorted_rewards, order):
+    """The order was read backwards and applied.
 
-    Hint: With which answers should an answer be compared?
+    Hint: Is the inverse of an order the order read backwards? Try it with three answers.
     """
-    return (rewards - rewards.mean()) / rewards.std(unbiased=False).clamp_min(1e-6)
+    return sorted_rewards[order.flip(0)]
 
 
-@mistake("advantages_after_shuffle")
-def sample_std_shuffle(rewards, group_ids):
-    """The grouping is mended, but the std was taken with G - 1.
+@mistake("rewards_in_order")
+def sorted_by_reward_order(sorted_rewards, order):
+    """The rewards were sorted by their own size.
 
-    Hint: Compare the line of the std with that of the buggy version.
+    Hint: They were sorted once, by length. Which tensor knows where each came from?
     """
-    out = torch.zeros_like(rewards)
-    for g in group_ids.unique():
-        mine = group_ids == g
-        out[mine] = (rewards[mine] - rewards[mine].mean()) / rewards[mine].std().clamp_min(1e-6)
+    return sorted_rewards.sort().values
+
+
+@mistake("rewards_in_order")
+def order_of_rewards_order(sorted_rewards, order):
+    """The argsort was taken of the rewards, not of the order.
+
+    Hint: argsort of what gives the inverse of a permutation?
+    """
+    return sorted_rewards[sorted_rewards.argsort(stable=True)]
+
+
+@mistake("rewards_in_order")
+def in_place_order(sorted_rewards, order):
+    """The rewards are in their places, and were written into the tensor that came in.
+
+    Hint: Somebody else may still need the sorted rewards. In whose tensor does your result stand?
+    """
+    sorted_rewards[order] = sorted_rewards.clone()
+    return sorted_rewards
+
+
+@mistake("rewards_in_order")
+def in_place_too_early_order(sorted_rewards, order):
+    """The rewards were moved one by one within their own tensor, so that some were overwritten before their turn.
+
+    Hint: Where does your loop read, and where has it written before?
+    """
+    moved = sorted_rewards.clone()
+    for k, i in enumerate(order.tolist()):
+        moved[i] = moved[k]
+    return moved
+
+
+@right("rewards_in_order")
+def argsort_order(sorted_rewards, order):
+    """The inverse of a permutation is its argsort."""
+    return sorted_rewards[order.argsort()]
+
+
+@right("rewards_in_order")
+def scatter_order(sorted_rewards, order):
+    """scatter."""
+    return torch.zeros_like(sorted_rewards).scatter(0, order, sorted_rewards)
+
+
+@right("rewards_in_order")
+def index_copy_order(sorted_rewards, order):
+    """index_copy."""
+    return sorted_rewards.index_copy(0, order, sorted_rewards)
+
+
+@right("rewards_in_order")
+def loop_order(sorted_rewards, order):
+    """One reward at a time, into a tensor of floats."""
+    out = torch.zeros(len(order))
+    for reward, place in zip(sorted_rewards, order):
+        out[place] = reward
     return out
 
 
-@mistake("advantages_after_shuffle")
-def no_std_shuffle(rewards, group_ids):
-    """The grouping is mended, but the division by the std was lost.
-
-    Hint: Compare the last lines with those of the buggy version.
-    """
-    out = torch.zeros_like(rewards)
-    for g in group_ids.unique():
-        out[group_ids == g] = rewards[group_ids == g] - rewards[group_ids == g].mean()
-    return out
+@right("rewards_in_order")
+def dict_order(sorted_rewards, order):
+    """A dict from answer to reward."""
+    reward_of = dict(zip(order.tolist(), sorted_rewards.tolist()))
+    return torch.tensor([reward_of[i] for i in range(len(order))])
 
 
-@mistake("advantages_after_shuffle")
-def sorted_by_reward_shuffle(rewards, group_ids):
-    """The answers were sorted by reward, not by prompt.
-
-    Hint: Which tensor says who belongs together?
-    """
-    order = rewards.argsort(stable=True)
-    grouped = rewards[order].view(-1, int((group_ids == group_ids[0]).sum()))
-    centred = grouped - grouped.mean(dim=1, keepdim=True)
-    advantages = torch.empty_like(rewards)
-    advantages[order] = (centred / grouped.std(dim=1, unbiased=False, keepdim=True).clamp_min(1e-6)).view(-1)
-    return advantages
-
-
-@mistake("advantages_after_shuffle")
-def negated_shuffle(rewards, group_ids):
-    """The grouping is mended, but the sign was turned round: mean minus reward.
-
-    Hint: An answer is better than its siblings. Which sign should its advantage have?
-    """
-    out = torch.zeros_like(rewards)
-    for g in group_ids.unique():
-        mine = group_ids == g
-        out[mine] = (rewards[mine].mean() - rewards[mine]) / rewards[mine].std(unbiased=False).clamp_min(1e-6)
-    return out
-
-
-@mistake("advantages_after_shuffle")
-def in_place_shuffle(rewards, group_ids):
-    """The advantages are right, and were written into the rewards that came in.
-
-    Hint: Somebody else may still need the rewards. In whose tensor do your results stand?
-    """
-    for g in group_ids.unique():
-        mine = group_ids == g
-        rewards[mine] = (rewards[mine] - rewards[mine].mean()) / rewards[mine].std(unbiased=False).clamp_min(1e-6)
-    return rewards.clone()
-
-
-@right("advantages_after_shuffle")
-def masks_shuffle(rewards, group_ids):
-    """A mask for each id."""
-    out = torch.zeros_like(rewards)
-    for g in group_ids.unique():
-        mine = group_ids == g
-        out[mine] = (rewards[mine] - rewards[mine].mean()) / rewards[mine].std(unbiased=False).clamp_min(1e-6)
-    return out
-
-
-@right("advantages_after_shuffle")
-def by_the_first_exercise_shuffle(rewards, group_ids):
-    """By calling the function that knows it already."""
-    return compute_grpo_loss(rewards * 0, rewards * 0, rewards, group_ids)[1]  # noqa: F821
-
-
-@right("advantages_after_shuffle")
-def argsort_of_argsort_shuffle(rewards, group_ids):
-    """Sorted, grouped, and back by the argsort of the order."""
-    order = torch.argsort(group_ids)
-    grouped = rewards[order].reshape(len(group_ids.unique()), -1)
-    grouped = (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, correction=0, keepdim=True) + 1e-6)
-    return grouped.flatten()[torch.argsort(order)]
-
-
-@right("advantages_after_shuffle")
-def index_add_shuffle(rewards, group_ids):
-    """unique and index_add."""
-    _, group, n = group_ids.unique(return_inverse=True, return_counts=True)
-    centred = rewards - (torch.zeros(len(n)).index_add(0, group, rewards) / n)[group]
-    return centred / (torch.zeros(len(n)).index_add(0, group, centred**2) / n).sqrt().clamp_min(1e-6)[group]
-
-
-@right("advantages_after_shuffle")
-def loop_shuffle(rewards, group_ids):
-    """One answer at a time."""
-    out = []
-    for r, g in zip(rewards, group_ids):
-        own = rewards[group_ids == g]
-        out.append((r - own.mean()) / own.std(unbiased=False).clamp_min(1e-6))
-    return torch.stack(out)
-
-
-@right("advantages_after_shuffle")
-def pairwise_shuffle(rewards, group_ids):
-    """A table of siblings, in float64."""
-    same = (group_ids[:, None] == group_ids).double()
-    r = rewards.double()
-    centred = r - same @ r / same.sum(1)
-    return (centred / (same @ centred**2 / same.sum(1)).sqrt().clamp_min(1e-6)).float()
+@right("rewards_in_order")
+def matrix_order(sorted_rewards, order):
+    """A permutation matrix, transposed."""
+    return torch.nn.functional.one_hot(order, len(order)).T.float() @ sorted_rewards.float()
 
 
 # ---------------------------------------------------------------- response_ratio
@@ -2066,7 +2005,7 @@ def transposed_weighted(advantages, log_probs):
 
     Hint: Which shape does the exercise promise, and which one came out?
     """
-    return advantages * log_probs.T
+    return column(advantages).T * log_probs.T
 
 
 @mistake("weighted_log_probs")
@@ -2075,7 +2014,9 @@ def repeated_weighted(advantages, log_probs):
 
     Hint: Print the repeated tensor: is each of its rows constant?
     """
-    return advantages.repeat(log_probs.shape[1]).view(log_probs.shape) * log_probs
+    if advantages.dim() == 1:
+        advantages = advantages.repeat(log_probs.shape[1]).view(log_probs.shape)
+    return advantages * log_probs
 
 
 @mistake("weighted_log_probs")
@@ -2084,7 +2025,7 @@ def summed_weighted(advantages, log_probs):
 
     Hint: What goes out has the shape [N, T]. Which axis is missing from yours, and what does `@` do along it?
     """
-    return advantages @ log_probs
+    return advantages @ log_probs if advantages.dim() == 1 else (advantages * log_probs).sum(0)
 
 
 @mistake("weighted_log_probs")
@@ -2093,7 +2034,7 @@ def negated_weighted(advantages, log_probs):
 
     Hint: The minus belongs to a loss. Does this exercise ask for one yet?
     """
-    return -advantages[:, None] * log_probs
+    return -column(advantages) * log_probs
 
 
 @mistake("weighted_log_probs")
@@ -2102,7 +2043,7 @@ def shared_weighted(advantages, log_probs):
 
     Hint: Does the exercise let the tokens share an advantage, or does each carry it whole?
     """
-    return advantages[:, None] * log_probs / log_probs.shape[1]
+    return column(advantages) * log_probs / log_probs.shape[1]
 
 
 @mistake("weighted_log_probs")
@@ -2111,7 +2052,7 @@ def detached_weighted(advantages, log_probs):
 
     Hint: The gradient should reach the log-probs. Where is it cut off?
     """
-    return advantages[:, None] * log_probs.detach()
+    return column(advantages) * log_probs.detach()
 
 
 @mistake("weighted_log_probs")
@@ -2120,7 +2061,8 @@ def square_only_weighted(advantages, log_probs):
 
     Hint: There is one way for every shape. Which shape of the advantages lines up with the rows?
     """
-    return (advantages * log_probs.T).T if log_probs.shape[0] == log_probs.shape[1] else advantages * log_probs
+    square = advantages.dim() == 1 and log_probs.shape[0] == log_probs.shape[1]
+    return (advantages * log_probs.T).T if square else advantages * log_probs
 
 
 @mistake("weighted_log_probs")
@@ -2129,7 +2071,7 @@ def added_weighted(advantages, log_probs):
 
     Hint: What should an advantage of 0 make of a log-prob, and what does yours make of it?
     """
-    return advantages[:, None] + log_probs
+    return column(advantages) + log_probs
 
 
 @mistake("weighted_log_probs")
@@ -2138,165 +2080,188 @@ def in_place_weighted(advantages, log_probs):
 
     Hint: unsqueeze and unsqueeze_ differ in one character. Whose tensor does the second one turn?
     """
-    return advantages.unsqueeze_(-1) * log_probs
+    if advantages.dim() == 1:
+        advantages.unsqueeze_(-1)
+    return advantages * log_probs
+
+
+@mistake("weighted_log_probs")
+def always_a_column_weighted(advantages, log_probs):
+    """The advantages were made a column whatever came: [N] works, and [N, T] became [N, 1, T].
+
+    Hint: One more axis is right for one number per answer. What does it make of one number per token?
+    """
+    return advantages.unsqueeze(1) * log_probs
+
+
+@mistake("weighted_log_probs")
+def first_column_weighted(advantages, log_probs):
+    """One advantage per answer was used even where there is one per token: the first, or the mean, of each row.
+
+    Hint: PPO gives each token its own advantage. How many of them does your code look at?
+    """
+    return column(advantages if advantages.dim() == 1 else advantages[:, 0]) * log_probs
+
+
+@mistake("weighted_log_probs")
+def by_size_weighted(advantages, log_probs):
+    """The advantages became a column only where the sizes do not fit, so that a square batch still goes wrong.
+
+    Hint: In a square batch the sizes fit by chance. What tells [N] from [N, T] always?
+    """
+    return (column(advantages) if advantages.shape[-1] != log_probs.shape[-1] else advantages) * log_probs
 
 
 @right("weighted_log_probs")
 def unsqueeze_weighted(advantages, log_probs):
-    """unsqueeze."""
-    return log_probs * advantages.unsqueeze(-1)
+    """unsqueeze where there is one axis."""
+    return log_probs * (advantages.unsqueeze(-1) if advantages.dim() == 1 else advantages)
 
 
 @right("weighted_log_probs")
 def einsum_weighted(advantages, log_probs):
-    """einsum."""
-    return torch.einsum("n,nt->nt", advantages, log_probs)
+    """einsum, one for each case."""
+    return torch.einsum("n,nt->nt" if advantages.ndim == 1 else "nt,nt->nt", advantages, log_probs)
 
 
 @right("weighted_log_probs")
-def diagonal_weighted(advantages, log_probs):
-    """A diagonal matrix."""
-    return torch.diag(advantages) @ log_probs
+def reshaped_weighted(advantages, log_probs):
+    """N rows, whatever comes."""
+    return advantages.reshape(len(log_probs), -1) * log_probs
 
 
 @right("weighted_log_probs")
 def loop_weighted(advantages, log_probs):
-    """Row by row."""
+    """Row by row: a number or a row of numbers."""
     return torch.stack([a * row for a, row in zip(advantages, log_probs)])
 
 
 @right("weighted_log_probs")
 def turned_weighted(advantages, log_probs):
     """Turned, multiplied, turned back."""
-    return (log_probs.T * advantages).T
-
-
-@right("weighted_log_probs")
-def interleaved_weighted(advantages, log_probs):
-    """repeat_interleave."""
-    return advantages.repeat_interleave(log_probs.shape[1]).view_as(log_probs) * log_probs
+    return (log_probs.T * (advantages.T if advantages.dim() == 2 else advantages)).T
 
 
 @right("weighted_log_probs")
 def expanded_weighted(advantages, log_probs):
     """view and expand."""
-    return advantages.view(-1, 1).expand_as(log_probs).mul(log_probs)
+    return advantages.view(log_probs.shape[0], -1).expand_as(log_probs).mul(log_probs)
 
 
 # ---------------------------------------------------------------- grpo_token_loss
 
 
 @mistake("grpo_token_loss")
-def no_minus_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def no_minus_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The loss came out without its minus.
 
     Hint: The surrogate is to be raised, a loss is to be lowered.
     """
-    return -aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+    return -aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def max_for_min_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def max_for_min_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The larger surrogate was believed: the minus was pushed through the minimum, or max was written for min.
 
     Hint: A = 1 and ratio 1.5: the pessimist says 1.2. What becomes of min when both are negated first?
     """
     ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
     per_token = torch.min(-ratio * A, -ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def clip_ratio_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def clip_ratio_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The minimum was taken of the two ratios and multiplied by the advantage afterwards.
 
     Hint: A = -1, ratio 1.5: what is the smaller surrogate?
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask)
     per_token = -torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def no_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def no_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Only the unclipped surrogate was used.
 
     Hint: The pessimist has two estimates for every token. Does your loss look at both?
     """
-    return aggregated(-token_ratio(log_probs_new, log_probs_old, mask) * advantages[:, None], mask, aggregate)
+    return aggregated(-token_ratio(log_probs_new, log_probs_old, mask) * advantages[:, None], mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def clip_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def clip_only_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Only the clipped surrogate was used.
 
     Hint: A token with A = -1 has come to a ratio of 1.5. Does your loss still push it down?
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask).clamp(1 - clip_range, 1 + clip_range)
-    return aggregated(-ratio * advantages[:, None], mask, aggregate)
+    return aggregated(-ratio * advantages[:, None], mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def bad_answers_capped_low_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def bad_answers_capped_low_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """For bad answers the ratio was capped at 1 - clip_range from above, not held there from below.
 
     Hint: Work out both products for A = -1 and a ratio of 1.5. Which is the smaller one, and which was taken?
     """
     ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
     limited = torch.where(A > 0, ratio.clamp(max=1 + clip_range), ratio.clamp(max=1 - clip_range))
-    return aggregated(-limited * A, mask, aggregate)
+    return aggregated(-limited * A, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def fixed_clip_range_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def fixed_clip_range_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The band was always 0.8 to 1.2, whatever clip_range says.
 
     Hint: Is there a 0.2, 0.8 or 1.2 in your code? Who should decide how wide the band is?
     """
-    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, 0.2), mask, aggregate)
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, 0.2), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def clip_in_log_space_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def clip_in_log_space_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The log-ratio was clipped to plus or minus clip_range, which gives the band from .82 to 1.22.
 
     Hint: The band is one of the ratio. Is exp(0.2) equal to 1.2?
     """
     log_ratio, A = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0), advantages[:, None]
     per_token = -torch.min(log_ratio.exp() * A, log_ratio.clamp(-clip_range, clip_range).exp() * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def ratio_is_one_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def ratio_is_one_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The old log-probs were not used: new.detach() stood in their place, so that every ratio is 1.
 
     Hint: You are handed the old log-probs, and they differ from the new ones. Where do they come into your function?
     """
     per_token = token_loss(log_probs_new, log_probs_new.detach(), advantages, mask, clip_range)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def new_minus_new_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def new_minus_new_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Both sides of the ratio came from the new log-probs and carried the graph: the gradient is exactly 0.
 
     Hint: Which of the two sides of the ratio may move?
     """
-    return aggregated(token_loss(log_probs_new, log_probs_new, advantages, mask, clip_range), mask, aggregate)
+    return aggregated(token_loss(log_probs_new, log_probs_new, advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def inverted_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def inverted_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The importance ratio was upside down: old over new.
 
     Hint: Should a token that became likelier have a ratio above 1 or below?
     """
-    return aggregated(token_loss(-log_probs_new, -log_probs_old, advantages, mask, clip_range), mask, aggregate)
+    return aggregated(token_loss(-log_probs_new, -log_probs_old, advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def probability_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def probability_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Each log-prob was exponentiated before dividing, which gives 0/0 for a very unlikely token.
 
     Hint: What is exp(-120) in float32? Which order of the two steps never asks for it?
@@ -2305,22 +2270,22 @@ def probability_ratio_token(log_probs_new, log_probs_old, advantages, mask, clip
     ratio = torch.where(mask, log_probs_new, zero).exp() / torch.where(mask, log_probs_old, zero).exp()
     A = advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def no_exp_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def no_exp_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The difference of the log-probs was taken for the ratio, without exp.
 
     Hint: If nothing has changed, the difference is 0. What should the ratio be?
     """
     ratio, A = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0), advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def sequence_product(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def sequence_product(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """One ratio for the whole answer, the product over its tokens, was used at every token.
 
     Hint: Three tokens have the ratios 1.1, 0.9 and 1.5. How many ratios does the loss clip here, and is 1.485 one of them?
@@ -2328,11 +2293,11 @@ def sequence_product(log_probs_new, log_probs_old, advantages, mask, clip_range=
     ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).sum(1, keepdim=True).exp().expand(mask.shape)
     A = advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def geometric_mean(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def geometric_mean(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """One ratio for the whole answer, the geometric mean of its tokens' (GSPO's), was used at every token.
 
     Hint: A good idea, and another method's. Here each token has its own ratio and its own clip.
@@ -2341,81 +2306,81 @@ def geometric_mean(log_probs_new, log_probs_old, advantages, mask, clip_range=0.
     ratio = (log_ratio / mask.sum(1, keepdim=True).clamp_min(1)).exp().expand(mask.shape)
     A = advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def rows_for_columns(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def rows_for_columns(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The advantages ran along the tokens instead of along the answers: silent where N equals T, an error elsewhere.
 
     Hint: This is bug 3 again. Which shape lines up with the rows?
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask)
     per_token = -torch.min(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def no_graph_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def no_graph_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The new log-probs were detached (or the loss was computed under no_grad): no gradient can flow.
 
     Hint: Which of the two log-probs are constants, and which must carry the gradient?
     """
     with torch.no_grad():
-        return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+        return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def halved_gradient_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def halved_gradient_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The ratio was detached in one of the two surrogates; inside the band, where they tie, half of the gradient is lost.
 
     Hint: Inside the band the minimum shares the gradient between two equal numbers. Do both pass it on?
     """
     ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.detach().clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def clipped_set_to_zero_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def clipped_set_to_zero_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Tokens outside of the band were left out on both sides, whatever their advantage.
 
-    Hint: Two of the four outer regions are alive.
+    Hint: Two of the four outer regions are active.
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask)
-    return aggregated(-ratio * advantages[:, None] * ((ratio - 1).abs() <= clip_range), mask, aggregate)
+    return aggregated(-ratio * advantages[:, None] * ((ratio - 1).abs() <= clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """One mean over all tokens was taken, whatever `aggregate` says.
 
     Hint: Does your code look at `aggregate`, and what should "sequence" do?
     """
-    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "token")
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "token", max_length)
 
 
 @mistake("grpo_token_loss")
-def always_sequence(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def always_sequence(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """A mean per answer and then over answers was taken, whatever `aggregate` says.
 
     Hint: Does your code look at `aggregate`?
     """
-    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "sequence")
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "sequence", max_length)
 
 
 @mistake("grpo_token_loss")
-def sequence_and_token_swapped(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def sequence_and_token_swapped(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The aggregations "sequence" and "token" were exchanged.
 
-    Hint: Under which of the two has every answer the same voice?
+    Hint: Under which of the two has every answer the same weight?
     """
     other = {"sequence": "token", "token": "sequence"}.get(aggregate, aggregate)
-    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, other)
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, other, max_length)
 
 
 @mistake("grpo_token_loss")
-def options_fall_through(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def options_fall_through(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Under "sequence" the sum over all tokens was divided by N x T, as under "constant".
 
     Hint: Does your mean count the padded places too? Or is it the last of several branches that writes the loss, whichever was asked for?
@@ -2426,12 +2391,12 @@ def options_fall_through(log_probs_new, log_probs_old, advantages, mask, clip_ra
     if aggregate == "token":
         loss = per_token.sum() / mask.sum()
     else:
-        loss = per_token.sum() / mask.numel()
+        loss = per_token.sum() / places(mask, max_length)
     return loss
 
 
 @mistake("grpo_token_loss")
-def mask_not_used(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def mask_not_used(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The mask was not used: padding counted as if it were tokens of the answer.
 
     Hint: Which of the T places of a short answer are tokens, and how many are they?
@@ -2441,7 +2406,7 @@ def mask_not_used(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2
 
 
 @mistake("grpo_token_loss")
-def sequence_by_width(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def sequence_by_width(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The padding was set to 0, but its places still counted: each answer was divided by T instead of its length.
 
     Hint: By what does mean(dim=1) divide a row, and by what should it be divided?
@@ -2449,55 +2414,86 @@ def sequence_by_width(log_probs_new, log_probs_old, advantages, mask, clip_range
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
     if aggregate == "sequence":
         return per_token.mean(dim=1).mean()
-    return per_token.mean() if aggregate == "token" else per_token.sum() / mask.numel()
+    return per_token.mean() if aggregate == "token" else per_token.sum() / places(mask, max_length)
 
 
 @mistake("grpo_token_loss")
-def constant_without_n(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def constant_without_n(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Under "constant" the sum was divided by T alone, without N.
 
     Hint: The constant is a product of two numbers. Which one is missing?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "constant":
-        return per_token.masked_fill(~mask, 0.0).sum() / mask.shape[1]
-    return aggregated(per_token, mask, aggregate)
+        return per_token.masked_fill(~mask, 0.0).sum() / (mask.shape[1] if max_length is None else max_length)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def constant_by_longest(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
-    """Under "constant" T was the longest answer of the batch, not the width of the mask.
+def max_length_ignored(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
+    """Under "constant" T was the width of the batch, whatever max_length says.
+
+    Hint: Who fixes the length that "constant" divides by, and does your code look at it?
+    """
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate, None)
+
+
+@mistake("grpo_token_loss")
+def max_length_without_n(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
+    """Under "constant" with a max_length the sum was divided by max_length alone, without N.
+
+    Hint: max_length takes the place of one of two factors. Is the other one still there?
+    """
+    per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
+    if aggregate == "constant" and max_length is not None:
+        return per_token.masked_fill(~mask, 0.0).sum() / max_length
+    return aggregated(per_token, mask, aggregate, None)
+
+
+@mistake("grpo_token_loss")
+def max_length_everywhere(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
+    """A max_length was obeyed under every aggregation, not under "constant" alone.
+
+    Hint: Which of the three divisors has a T in it?
+    """
+    how = aggregate if max_length is None else "constant"
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, how, max_length)
+
+
+@mistake("grpo_token_loss")
+def constant_by_longest(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
+    """Under "constant" T was the longest answer of the batch.
 
     Hint: The divisor must not depend on the lengths that happen to be in the batch.
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "constant":
         return per_token.masked_fill(~mask, 0.0).sum() / (len(mask) * mask.sum(1).max())
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def constant_as_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def constant_as_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Under "constant" the sum was divided by the number of real tokens, which is what "token" does.
 
     Hint: What makes a constant constant?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
-    return aggregated(per_token, mask, "token" if aggregate == "constant" else aggregate)
+    return aggregated(per_token, mask, "token" if aggregate == "constant" else aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def sum_for_mean_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def sum_for_mean_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The loss came out N times too large, as if the answers were added up and not averaged.
 
     Hint: Should the step on a batch twice as large be twice as long?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
-    return aggregated(per_token, mask, aggregate) * len(mask)
+    return aggregated(per_token, mask, aggregate, max_length) * len(mask)
 
 
 @mistake("grpo_token_loss")
-def sequence_sum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def sequence_sum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Under "sequence" the tokens of an answer were added up, not averaged: one of 8 tokens became 8 times as loud.
 
     Hint: Under "sequence" there are two means, one inside the other. Is one of yours a sum?
@@ -2505,11 +2501,11 @@ def sequence_sum_token(log_probs_new, log_probs_old, advantages, mask, clip_rang
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "sequence":
         return per_token.masked_fill(~mask, 0.0).sum(dim=1).mean()
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def empty_is_nan(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def empty_is_nan(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """An answer without tokens gave 0/0.
 
     Hint: The sum of no tokens is 0. By what may it be divided so that it stays 0?
@@ -2517,22 +2513,22 @@ def empty_is_nan(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2,
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
     if aggregate == "sequence":
         return (per_token.sum(1) / mask.sum(1)).mean()
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def empty_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def empty_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Answers without tokens were left out of N.
 
     Hint: An answer without tokens contributes 0. Is it still one of the N?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     kept = mask.any(dim=1)
-    return aggregated(per_token[kept], mask[kept], aggregate)
+    return aggregated(per_token[kept], mask[kept], aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def nan_leaks(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def nan_leaks(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The padding was multiplied by 0 at the end, which removes neither NaN nor infinity.
 
     Hint: What is 0 times NaN? Which functions put one value in the place of another, and before which step?
@@ -2541,73 +2537,73 @@ def nan_leaks(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, ag
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A) * mask
     if aggregate == "sequence":
         return (per_token.sum(1) / mask.sum(1).clamp_min(1)).mean()
-    return per_token.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+    return per_token.sum() / (mask.sum() if aggregate == "token" else places(mask, max_length))
 
 
 @mistake("grpo_token_loss")
-def nan_in_the_gradient(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def nan_in_the_gradient(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The padding was replaced after exp: the value is clean, but the gradient meets 0 times infinity on its way back.
 
     Hint: The backward pass multiplies by the ratio itself, in the padding too. Before which step must the padding be gone?
     """
     ratio, A = torch.exp(log_probs_new - log_probs_old), advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(torch.where(mask, per_token, torch.zeros(())), mask, aggregate)
+    return aggregated(torch.where(mask, per_token, torch.zeros(())), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def clip_higher_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def clip_higher_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The band reached further up than down, as DAPO's does.
 
     Hint: How far is it from 1 to the upper edge of your band, and how far to the lower one?
     """
     ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
-    return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + 1.4 * clip_range) * A), mask, aggregate)
+    return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + 1.4 * clip_range) * A), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def missing_comma_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def missing_comma_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The two surrogates were multiplied with each other: a comma is missing between them.
 
     Hint: How many things does your minimum choose between? Read the line aloud, comma by comma.
     """
     ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
-    return aggregated(-(ratio * A * ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate)
+    return aggregated(-(ratio * A * ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def nan_to_num_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def nan_to_num_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """NaN and infinity were replaced by 0, and the padding masked after exp: a large number in it still becomes infinity there.
 
     Hint: Padding may hold anything, 300 too. What does exp make of it, and what does the backward pass?
     """
     ratio, A = torch.nan_to_num(log_probs_new - log_probs_old, 0.0, 0.0, 0.0).exp(), advantages[:, None]
     per_token = -torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def min_of_means_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def min_of_means_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The two surrogates were averaged first, and the smaller of the two averages was taken.
 
     Hint: The pessimist decides for every token by itself. Where must the minimum stand then, inside of the mean or outside?
     """
     ratio, A = token_ratio(log_probs_new, log_probs_old, mask), advantages[:, None]
-    unclipped = aggregated(-ratio * A, mask, aggregate)
-    return torch.max(unclipped, aggregated(-ratio.clamp(1 - clip_range, 1 + clip_range) * A, mask, aggregate))
+    unclipped = aggregated(-ratio * A, mask, aggregate, max_length)
+    return torch.max(unclipped, aggregated(-ratio.clamp(1 - clip_range, 1 + clip_range) * A, mask, aggregate, max_length))
 
 
 @mistake("grpo_token_loss")
-def no_minus_always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def no_minus_always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Two things at once: no minus, and one mean over all tokens whatever `aggregate` says.
 
     Hint: First the direction of the loss, then the three divisors.
     """
-    return -aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "token")
+    return -aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, "token", max_length)
 
 
 @mistake("grpo_token_loss")
-def clip_ratio_only_always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def clip_ratio_only_always_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Two things at once: the minimum was taken of the ratios, not of the surrogates, and one mean over all tokens whatever `aggregate`
     says.
 
@@ -2615,22 +2611,22 @@ def clip_ratio_only_always_token(log_probs_new, log_probs_old, advantages, mask,
     """
     ratio = token_ratio(log_probs_new, log_probs_old, mask)
     per_token = -torch.min(ratio, ratio.clamp(1 - clip_range, 1 + clip_range)) * advantages[:, None]
-    return aggregated(per_token, mask, "token")
+    return aggregated(per_token, mask, "token", max_length)
 
 
 @mistake("grpo_token_loss")
-def dual_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def dual_clip_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The ratio of a bad answer's token, or its loss, was bounded once more from above: dual-clip PPO, as verl has it, or a cap on it.
 
-    Hint: A bad token that became far more likely is a slip that must be mended. Does your loss still feel it?
+    Hint: A bad token that became far more likely is a slip that must be undone. Does your loss still feel it?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     A = advantages[:, None]
-    return aggregated(torch.where(A < 0, per_token.min(-3 * A), per_token), mask, aggregate)
+    return aggregated(torch.where(A < 0, per_token.min(-3 * A), per_token), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def dead_tokens_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def dead_tokens_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Under "token" the tokens of answers with an advantage of 0 were left out of the count.
 
     Hint: An answer that teaches nothing has tokens too. Does the number of all tokens depend on the advantages?
@@ -2639,59 +2635,59 @@ def dead_tokens_not_counted(log_probs_new, log_probs_old, advantages, mask, clip
     if aggregate == "token":
         alive = mask & (advantages != 0)[:, None]
         return per_token.masked_fill(~alive, 0.0).sum() / alive.sum().clamp_min(1)
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def running_product_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def running_product_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The ratio at each token was the product of all ratios up to it.
 
     Hint: Does the ratio of a token depend on the tokens before it? Where in your code do they come in?
     """
     ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).cumsum(1).exp()
     A = advantages[:, None]
-    return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate)
+    return aggregated(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def log_ratio_clamped_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def log_ratio_clamped_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The log-ratio of each token was bounded on both sides, so that the gradient of far tokens is 0.
 
     Hint: Against overflow a bound of -20 and 20 would do. What brings a bad token back that lies beyond yours?
     """
     log_ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0.0).clamp(-5, 5)
-    return aggregated(token_loss(log_ratio, torch.zeros_like(log_ratio), advantages, mask, clip_range), mask, aggregate)
+    return aggregated(token_loss(log_ratio, torch.zeros_like(log_ratio), advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def clipped_advantages_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def clipped_advantages_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The advantages were cut to -5 and 5, as some training code does against outliers.
 
     Hint: Only the ratio has a band. How many stds above its siblings may an answer be?
     """
-    return aggregated(token_loss(log_probs_new, log_probs_old, advantages.clamp(-5, 5), mask, clip_range), mask, aggregate)
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages.clamp(-5, 5), mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def default_band_changed_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.28, aggregate="sequence"):
+def default_band_changed_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.28, aggregate="sequence", max_length=None):
     """The default of clip_range became .28 (DAPO's upper end).
 
     Hint: How wide is the band when the caller says nothing? The first line of the cell said so.
     """
-    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def default_aggregate_changed_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="token"):
+def default_aggregate_changed_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="token", max_length=None):
     """The default of aggregate became "token".
 
     Hint: Which of the three is the default in this course? See the table.
     """
-    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate)
+    return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def padding_counted_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def padding_counted_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The ratio in the padding was set to 1, and the padding then counted with minus its answer's advantage.
 
     Hint: A clean ratio of 1 is still a loss of minus A. What has to be done to the loss of each place before it is summed?
@@ -2699,11 +2695,11 @@ def padding_counted_token(log_probs_new, log_probs_old, advantages, mask, clip_r
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "sequence":
         return (per_token.sum(1) / mask.sum(1).clamp_min(1)).mean()
-    return per_token.sum() / (mask.sum() if aggregate == "token" else mask.numel())
+    return per_token.sum() / (mask.sum() if aggregate == "token" else places(mask, max_length))
 
 
 @mistake("grpo_token_loss")
-def one_added_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def one_added_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """One was added to the length of each answer against 0/0, so that every mean is too small.
 
     Hint: For an answer without tokens a divisor of 1 is fine. What does your divisor do to one of 2 tokens?
@@ -2711,11 +2707,11 @@ def one_added_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range).masked_fill(~mask, 0.0)
     if aggregate == "sequence":
         return (per_token.sum(1) / (mask.sum(1) + 1)).mean()
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def empty_counted_in_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def empty_counted_in_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Under "token" an answer without tokens was counted as one token.
 
     Hint: The clamp at 1 protects a division by one answer's length. How many tokens are there in all?
@@ -2723,43 +2719,44 @@ def empty_counted_in_token(log_probs_new, log_probs_old, advantages, mask, clip_
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "token":
         return per_token.masked_fill(~mask, 0.0).sum() / mask.sum(1).clamp_min(1).sum()
-    return aggregated(per_token, mask, aggregate)
+    return aggregated(per_token, mask, aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def dead_answers_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def dead_answers_not_counted(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Answers with an advantage of 0 were left out of every mean.
 
     Hint: An answer that teaches nothing has tokens too, and is one of the N. Does the divisor depend on the advantages?
     """
     kept = advantages != 0
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
-    return aggregated(per_token[kept], mask[kept], aggregate)
+    return aggregated(per_token[kept], mask[kept], aggregate, max_length)
 
 
 @mistake("grpo_token_loss")
-def in_place_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def in_place_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """The loss is right, and the padding of the caller's own log-probs was overwritten.
 
     Hint: masked_fill and masked_fill_ differ in one character. Into whose tensor does the second one write?
     """
     old = log_probs_old.masked_fill_(~mask, 0.0)
-    return aggregated(token_loss(log_probs_new, old, advantages, mask, clip_range), mask, aggregate)
+    return aggregated(token_loss(log_probs_new, old, advantages, mask, clip_range), mask, aggregate, max_length)
 
 
 @right("grpo_token_loss")
-def einsum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def einsum_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """float64 throughout; a table of weights, and one einsum."""
     zero = torch.zeros((), dtype=torch.float64)
     new, old = torch.where(mask, log_probs_new.double(), zero), torch.where(mask, log_probs_old.double(), zero)
     ratio, A, m = (new - old).exp(), advantages.double()[:, None], mask.double()
     worse = torch.minimum(ratio * A, ratio.clip(1 - clip_range, 1 + clip_range) * A)
-    weights = {"sequence": m / m.sum(-1, keepdim=True).clamp_min(1) / len(m), "token": m / m.sum(), "constant": m / m.numel()}
+    weights = {"sequence": m / m.sum(-1, keepdim=True).clamp_min(1) / len(m), "token": m / m.sum()}
+    weights["constant"] = m / places(mask, max_length)
     return -torch.einsum("nt,nt->", weights[aggregate], worse)
 
 
 @right("grpo_token_loss")
-def where_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def where_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """torch.where, max of the negatives, a dict of divisors."""
     zero = torch.zeros(())
     ratio = torch.where(mask, log_probs_new - log_probs_old, zero).exp()
@@ -2768,13 +2765,13 @@ def where_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, 
     weight = {
         "sequence": 1 / (len(mask) * mask.sum(1, keepdim=True).clamp(min=1)),
         "token": 1 / mask.sum(),
-        "constant": torch.tensor(1 / (mask.shape[0] * mask.shape[1])),
+        "constant": torch.tensor(1 / (mask.shape[0] * (max_length or mask.shape[1]))),
     }[aggregate]
     return (weight * loss).sum()
 
 
 @right("grpo_token_loss")
-def picked_tokens(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def picked_tokens(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Only the tokens of the mask, picked by indexing; the weights of the table."""
     row = mask.nonzero()[:, 0]
     ratio, A = (log_probs_new[mask] - log_probs_old[mask]).exp(), advantages[row]
@@ -2783,11 +2780,12 @@ def picked_tokens(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2
         return -(surrogate / mask.sum(1)[row]).sum() / mask.shape[0]
     if aggregate == "token":
         return -surrogate.mean()
-    return -surrogate.sum() / (mask.shape[0] * mask.shape[1])
+    max_length = mask.shape[1] if max_length is None else max_length
+    return -surrogate.sum() / (mask.shape[0] * max_length)
 
 
 @right("grpo_token_loss")
-def loop_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def loop_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Answer by answer, token by token."""
     total = log_probs_new.new_zeros(())
     n, width, tokens = mask.shape[0], mask.shape[1], int(mask.sum())
@@ -2798,12 +2796,12 @@ def loop_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, a
                 ratio = torch.exp(log_probs_new[i, t] - log_probs_old[i, t])
                 A = advantages[i]
                 surrogate = min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A)
-                total = total - surrogate / {"sequence": n * length, "token": tokens, "constant": n * width}[aggregate]
+                total = total - surrogate / {"sequence": n * length, "token": tokens, "constant": n * (max_length or width)}[aggregate]
     return total
 
 
 @right("grpo_token_loss")
-def one_sided_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def one_sided_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """One-sided clamps by the sign of A; a float mask, used after the padding is clean."""
     m = mask.float()
     ratio = (log_probs_new - log_probs_old).masked_fill(~mask, 0).clamp(-20, 20).exp()
@@ -2813,12 +2811,12 @@ def one_sided_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0
     if aggregate == "token":
         return loss.sum() / m.sum()
     if aggregate == "constant":
-        return loss.sum(-1).mean() / loss.size(1)
+        return loss.sum(-1).mean() / (max_length if max_length is not None else loss.size(1))
     return ((loss * m).sum(-1) / torch.maximum(m.sum(-1), torch.ones(()))).mean()
 
 
 @right("grpo_token_loss")
-def stacked_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def stacked_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """float64 inside, the smaller by stack and min, nan_to_num for the empty answers' means."""
     new = torch.where(mask, log_probs_new, torch.zeros_like(log_probs_new)).double()
     old = torch.where(mask, log_probs_old, torch.zeros_like(log_probs_old)).double()
@@ -2832,11 +2830,11 @@ def stacked_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2
         case "token":
             return (loss.sum() / mask.sum()).float()
         case "constant":
-            return loss.mean().float()
+            return (loss.sum() / places(mask, max_length)).float()
 
 
 @right("grpo_token_loss")
-def row_lists_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def row_lists_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """A list of one tensor per answer, padding cut off."""
     rows = []
     for new, old, A, m in zip(log_probs_new, log_probs_old, advantages, mask):
@@ -2844,11 +2842,11 @@ def row_lists_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0
         rows.append(-torch.min(ratio * A, ratio.clamp(1 - clip_range, 1 + clip_range) * A))
     if aggregate == "sequence":
         return sum(row.mean() for row in rows if len(row)) / len(rows)
-    return torch.cat(rows).sum() / (mask.sum() if aggregate == "token" else mask.numel())
+    return torch.cat(rows).sum() / (mask.sum() if aggregate == "token" else places(mask, max_length))
 
 
 @right("grpo_token_loss")
-def cleaned_padding_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def cleaned_padding_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Old put into the padding of new, so that every ratio there is 1; no early return."""
     old = log_probs_old.masked_fill(~mask, 0.0)
     new = torch.where(mask, log_probs_new, old)
@@ -2859,7 +2857,7 @@ def cleaned_padding_token(log_probs_new, log_probs_old, advantages, mask, clip_r
     elif aggregate == "token":
         loss = surrogate.sum() / mask.sum()
     else:
-        loss = surrogate.sum() / surrogate.numel()
+        loss = surrogate.sum(dim=1).div(max_length or mask.size(1)).mean()
     return -loss
 
 
@@ -2906,12 +2904,12 @@ def difference_once_ratio(log_probs_new, log_probs_old, mask):
 
 
 @right("grpo_token_loss")
-def weights_once_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence"):
+def weights_once_token(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """Each token's weight in the loss is worked out first; the rest is one weighted sum."""
     n, _ = mask.shape
     m = mask.double()
     lengths = m.sum(1, keepdim=True).clamp_min(1)
-    weights = {"sequence": m / lengths / n, "token": m / m.sum().clamp_min(1), "constant": m / m.numel()}[aggregate]
+    weights = {"sequence": m / lengths / n, "token": m / m.sum().clamp_min(1), "constant": m / places(mask, max_length)}[aggregate]
     ratio = (torch.where(mask, log_probs_new, 0.0) - torch.where(mask, log_probs_old, 0.0)).exp()
     A = advantages.unsqueeze(-1)
     worse = torch.minimum(A * ratio, A * ratio.clamp(1 - clip_range, 1 + clip_range))

@@ -377,7 +377,7 @@ assert close(kl_estimates(tiny, torch.zeros(5))[2], tiny.double() ** 2 / 2, 1e-6
 #
 # | | this course | others |
 # |---|---|---|
-# | the KL | $k_3$ to the reference, $d$ = reference - policy, per token, in the loss, on tokens of the policy | the GRPO paper: the same; TRL: the same, with $\beta = 0$ unless you set it; verl: $k_1$, $k_2$ or $k_3$ by a setting, cut off at 10; DAPO and Dr. GRPO: no KL; PPO in RLHF: $k_1$, in the reward |
+# | the KL | $k_3$ to the reference, $d$ = reference - policy, per token, in the loss, on tokens of the policy | the GRPO paper: the same; TRL: $k_3$ times the importance weight (see *Samples of an older policy*), with $\beta = 0$ unless you set it; verl: $k_1$, $k_2$ or $k_3$ by a setting, cut off at 10; DAPO and Dr. GRPO: no KL; PPO in RLHF: $k_1$, in the reward |
 #
 # Three curves against $\ell$. Where do they touch, and which side of 0 do they take?
 
@@ -534,7 +534,7 @@ for label, average in (("tokens of the policy itself", k @ POLICY), ("tokens of 
 # On old tokens all three are off: $k_1$ even turns negative on average (-0.0632), $k_3$ says 0.2068 instead of
 # 0.2299. The *importance weight* $\pi / \pi_{\text{old}}$ (the ratio of the clip!) restores each exactly to its on-policy
 # value, since $\sum_x \pi_{\text{old}} \frac{\pi}{\pi_{\text{old}}} k = \sum_x \pi\, k$. GRPO leaves the weight out; it trusts that
-# the policy is still near the old one. Later systems put it in (DeepSeek-V3.2 among them), and the next experiment
+# the policy is still near the old one. Later systems put it in (DeepSeek-V3.2; TRL by default today), and the next experiment
 # shows a second reason to.
 #
 # ### What each does as a loss

@@ -50,9 +50,9 @@ mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(c
 # this small gains nothing from two.
 #
 # **You can change the task.** `numbers` and `digits` say how many numbers stand in a sum and how long they are: 6 and 1
-# give `7+0+5+9+2+8=`, 2 and 3 give `705+92=` with zeros in front, `705+092=`. All lengths below follow, and the checks stay as they
-# are. Harder sums need more warm-up before they can be thought about: print the accuracy when forced to think, below. Start
-# again from the top after a change.
+# give `7+0+5+9+2+8=`, and the run goes as with four; 3 and 2 give `70+05+92=`, which takes a longer warm-up before the model can think about it well. (With
+# two numbers the only running total is the answer itself, so thinking cannot help.) All lengths below follow, and the checks stay as they
+# are. Any number of a preset's row may stand in `settings` as well, `"warmup_steps"` for example. Start again from the top after a change.
 
 # %% given settings
 settings = {
@@ -834,10 +834,10 @@ for name, way in ways.items():
 p = torch.tensor([0.45, 0.25, 0.12, 0.08, 0.05, 0.03, 0.02])
 cold, warm = torch.softmax(p.log() / 0.5, -1), torch.softmax(p.log() / 1.5, -1)
 top_k = torch.where(torch.arange(7) < 3, p, 0) / p[:3].sum()
-reaches = p.cumsum(0) - p < 0.8  # the tokens needed to reach .8
+reaches = p.cumsum(0) - p < 0.85  # the tokens needed to reach .85
 top_p = torch.where(reaches, p, 0) / p[reaches].sum()
 fig, axes = plt.subplots(1, 4, figsize=(9, 2.6), sharey=True)
-for ax, q, title in zip(axes, (cold, warm, top_k, top_p), ("temperature 0.5", "temperature 1.5", "top-k, k = 3", "top-p, p = 0.8")):
+for ax, q, title in zip(axes, (cold, warm, top_k, top_p), ("temperature 0.5", "temperature 1.5", "top-k, k = 3", "top-p, p = 0.85")):
     ax.bar(range(7), q, color=SKY, label="drawn from")
     ax.plot(range(7), p, "o", color="black", ms=4, label="model, temperature 1")
     ax.set(title=title, xlabel="token", ylim=(0, 0.8))
@@ -1101,12 +1101,12 @@ prompts = VERDICT[:3]
 sums = [str(sum(map(int, text[:-1].split("+")))) for text in decode(prompts) for _ in range(2)]
 texts = [text.replace("<pad>", "") for text in decode(WRITTEN)]
 told = tiny_rollout(prompts, 2, WRITTEN)
-got = told["batch"]
+got = [told["answers"], told["batch"].get("rewards")]
 for i, mine in enumerate(told["texts"]):
     assert i < 6 and mine == texts[i], f"text {i} that reward was given is {mine!r}, expected {texts[i] if i < 6 else 'none: there are 6'!r}. The answers alone, decoded, in their order"
 for i, mine in enumerate(told["answers"]):
     assert i < 6 and mine == sums[i], f"right answer {i} that reward was given is {mine!r}, expected {sums[i] if i < 6 else 'none: there are 6'!r}, as text: the total of the prompt of answer {i}"
-rewards = entry(got, "rewards", 6)
+rewards = entry(told["batch"], "rewards", 6)
 for i, (mine, text, right) in enumerate(zip(rewards.tolist(), texts, sums)):
     assert abs(mine - 0.01 * int(right) - len(text)) < 1e-4, f"the reward of answer {i} is {mine:.2f}, but {0.01 * int(right) + len(text):.2f} was paid for it"
 got = tiny_rollout(prompts[:2], 3, WRITTEN, whole=True)["batch"]  # a reward may pay whole numbers
@@ -1157,7 +1157,7 @@ for b, g, room in ((2, 5, 9), (4, 2, 7), (3, 4, 16)):
 prompts = VERDICT[:3]
 for temperature in (0.7, None):
     told = tiny_rollout(prompts, 2, temperature=temperature)
-    got = [told["asked"], told["batch"]]
+    got = told["asked"]
     asked, right = told["asked"], temperature or 1.0
     assert asked, "collect did not call sample, which is given above"
     assert all(call["the policy"] for call in asked), "sample was given another model than the policy that came"
@@ -1167,6 +1167,7 @@ for temperature in (0.7, None):
     count = sum(call["answers"] for call in asked)
     assert count == 6, f"for 3 prompts with 2 answers each {count} answers were sampled, expected 6: those that are paid are those that are learnt from"
     given, tokens = torch.cat([F.pad(t, (0, PROMPT + ROOM - t.shape[1]), value=PAD) for t in told["sampled"]]), told["batch"].get("tokens")
+    got = [told["asked"], tokens]
     assert torch.is_tensor(tokens) and tokens.shape[0] == 6 and torch.equal(tokens, given[:, : tokens.shape[1]]), "batch['tokens'] are not those that sample gave"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
@@ -1387,10 +1388,10 @@ def tiny_batch(seed, prompt_length=5, room=4):
 ROWS = ("log_probs_new", "log_probs_old", "ref_log_probs", "advantages", "mask")  # what grpo_objective gets for each answer
 
 
-def reached_objective(told, update, expected, mask):
+def reached_objective(told, update, expected, mask, by="log_probs_new"):
     """What reached grpo_objective between two updates, micro-batches put together in the order of the batch.
 
-    expected: the policy's log-probs [N, T], by which answers are recognised. Calls without a gradient (for metrics) are left out, where others are left.
+    expected: what `by` should be [N, T]; answers are recognised by it. Calls without a gradient (for metrics) are left out, where others are left.
     """
     calls = [call for call in told["objective"] if call["updates"] == update]
     calls = [call for call in calls if "log_probs_new" in call["needs gradient"]] or calls
@@ -1398,18 +1399,28 @@ def reached_objective(told, update, expected, mask):
     whole = {name: torch.cat([call[name] for call in calls]) for name in ROWS}
     count = len(whole["advantages"])
     assert count == len(mask), f"{count} answers reached grpo_objective in an inner epoch, expected all {len(mask)}"
-    far = torch.cdist(torch.where(mask, expected, 0.0), torch.where(whole["mask"].bool(), whole["log_probs_new"], 0.0))
+    far = torch.cdist(torch.where(mask, expected, 0.0), torch.where(whole["mask"].bool(), whole[by], 0.0))
     order = far.argmin(1)
     if len(set(order.tolist())) == count and (far.amin(1) < 1e-3).all():
         whole = {name: value[order] for name, value in whole.items()}
-    return whole | {"clip_range": calls[0]["clip_range"], "beta": calls[0]["beta"], "aggregate": calls[0]["aggregate"], "needs gradient": calls[0]["needs gradient"]}
+    return whole | {name: calls[0][name] for name in ("clip_range", "beta", "aggregate")}
+
+
+def handed_on(told):
+    """Looks whether the metrics that came back are those that grpo_objective gave, where it was called once for the last update."""
+    calls = [call for call in told["objective"] if call["updates"] == told["updates"] - 1]
+    kl = told["metrics"][-1].get("kl", math.nan)
+    assert len(calls) != 1 or abs(kl - calls[0]["kl"]) < 1e-5, f"grpo_step returned metrics with a kl of {kl:.4f}; grpo_objective gave {calls[0]['kl']:.4f} in the last inner epoch"
+    assert math.isfinite(kl), "grpo_step returned no metrics with an entry 'kl'. Is a return missing?"
+    assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
 
 # %% scenario tiny_training
-def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2, left_over=None, away=1.0):
+def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2, left_over=None, away=1.0, simple=None):
     """A few calls of grpo_step on a tiny policy: what each changed in its parameters, the metrics it gave, what it called with what.
 
     left_over: a number that stands everywhere in the gradients before the first call.
     away: what the reference's logits are multiplied by; 30 puts it more than 10 nats per token away.
+    simple: in the place of grpo_objective stands a loss that needs nothing but the new log-probs, minus `simple` times their mean.
     """
     global group_advantages, grpo_objective
     policy, reference = tiny_policy(seed), tiny_policy(seed + 1).requires_grad_(False)
@@ -1433,8 +1444,13 @@ def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=
     def recorded_objective(*args, **kwargs):
         called = {"clip_range": 0.2, "beta": 0.04, "aggregate": "sequence"} | dict(zip((*ROWS, "clip_range", "beta", "aggregate"), args)) | kwargs
         gradients = [name for name in ROWS if torch.is_tensor(called[name]) and called[name].requires_grad]
-        told["objective"].append({name: data(value) for name, value in called.items()} | {"updates": told["updates"], "needs gradient": gradients})
-        return brought[1](*args, **kwargs)
+        if simple is None:
+            loss, metrics = brought[1](*args, **kwargs)
+        else:
+            new = called["log_probs_new"]
+            loss, metrics = -simple * new.mean(), {"policy_loss": -new.detach().mean(), "kl": new.detach().square().mean(), "clip_fraction": 0.0}
+        told["objective"].append({name: data(value) for name, value in called.items()} | {"updates": told["updates"], "needs gradient": gradients, "kl": float(metrics["kl"])})
+        return loss, metrics
 
     optimizer.register_step_post_hook(count)
     try:
@@ -1468,14 +1484,12 @@ got = reached["advantages"]
 assert got.shape == (10,), f"advantages of shape {list(got.shape)} reached grpo_objective, expected [10]"
 for i, (mine, a) in enumerate(zip(got.tolist(), right.tolist())):
     assert abs(mine - a) < 1e-4, f"the advantage of answer {i} reached grpo_objective as {mine:.4f}; group_advantages gives {a:.4f} for it"
-kl = told["metrics"][0].get("kl", math.nan)
-got = {"change": told["changes"][0], "kl": kl}
-assert abs(kl - 0.5414) < 2e-4, f"metrics['kl'] is {kl:.4f}, expected 0.5414, as grpo_objective gave it"
-assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
+got = told["metrics"]
+handed_on(told)
 ### BEGIN HIDDEN TESTS
 for k, p, room in ((80, 3, 5), (81, 8, 3)):
-    batch, policy, reference = tiny_batch(SEED + k, p, room), tiny_policy(drawn(SEED + k)), tiny_policy(drawn(SEED + k) + 1)
-    policys, references = (m(batch["tokens"])[:, p - 1 : -1].log_softmax(-1).gather(-1, batch["tokens"][:, p:, None])[..., 0].detach() for m in (policy, reference))
+    batch, policy = tiny_batch(SEED + k, p, room), tiny_policy(drawn(SEED + k))
+    policys = policy(batch["tokens"])[:, p - 1 : -1].log_softmax(-1).gather(-1, batch["tokens"][:, p:, None])[..., 0].detach()
     told = tiny_training([batch], seed=drawn(SEED + k))
     assert told["advantages"] and all(len(rewards) == 10 for rewards, _ in told["advantages"])
     rewards, ids = batch["rewards"].tolist(), batch["group_ids"].tolist()
@@ -1484,8 +1498,7 @@ for k, p, room in ((80, 3, 5), (81, 8, 3)):
         mean = sum(group) / len(group)
         std = (sum((r - mean) ** 2 for r in group) / len(group)) ** 0.5
         assert abs(a - (reward - mean) / max(std, 1e-6)) < 1e-3
-    d = (references - policys)[batch["mask"]]
-    assert abs(told["metrics"][0]["kl"] - (d.exp() - 1 - d).mean().item()) < 1e-3
+    handed_on(told)
 ### END HIDDEN TESTS
 
 # %% check what_the_objective_gets points=1
@@ -1507,10 +1520,8 @@ for name, whose in (("log_probs_new", "policy"), ("log_probs_old", "policy"), ("
 assert reached["clip_range"] == 0.15, f"grpo_step was called with a clip_range of 0.15; grpo_objective got {reached['clip_range']}"
 assert reached["beta"] == 0.3, f"grpo_step was called with a beta of 0.3; grpo_objective got {reached['beta']}"
 assert reached["aggregate"] == "sequence", f"grpo_objective was asked for the aggregation {reached['aggregate']!r}, expected its default, 'sequence'"
-kl = told["metrics"][0].get("kl", math.nan)
-got = {"change": told["changes"][0], "kl": kl}
-assert abs(kl - 0.3274) < 2e-4, f"metrics['kl'] is {kl:.4f}, expected 0.3274, as grpo_objective gave it"
-assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
+got = told["metrics"]
+handed_on(told)
 ### BEGIN HIDDEN TESTS
 for k, p, room in ((90, 3, 5), (91, 8, 3)):
     batch, models = tiny_batch(SEED + k, p, room), (tiny_policy(drawn(SEED + k)), tiny_policy(drawn(SEED + k) + 1))
@@ -1525,102 +1536,14 @@ for k, p, room in ((90, 3, 5), (91, 8, 3)):
     assert torch.equal(reached["mask"].bool(), batch["mask"]) and (reached["clip_range"], reached["beta"], reached["aggregate"]) == (0.07, 0.11, "sequence")
     for name, right in (("log_probs_new", policys), ("log_probs_old", policys), ("ref_log_probs", references)):
         assert torch.allclose(reached[name][batch["mask"]], right[batch["mask"]], atol=1e-3)
-    d = (references - policys)[batch["mask"]]
-    assert abs(told["metrics"][0]["kl"] - (d.exp() - 1 - d).mean().item()) < 1e-3
-### END HIDDEN TESTS
-
-# %% check one_update points=1
-# Step 5: one update moves the policy the right way, and by the right amount.
-told = tiny_training([tiny_batch(1)])
-change, kl = told["changes"][0], told["metrics"][0].get("kl", math.nan)
-got = {"change": change, "kl": kl}
-assert change.norm() > 0, "the policy did not move at all. Does a gradient reach its parameters, and does the optimizer take its step?"
-assert told["reference_moved"] == 0, "the reference moved; only the policy learns"
-assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
-three, right = change[-144:-141], torch.tensor([-0.00132, 0.00012, 0.00442])  # of the head
-assert not torch.allclose(three, -right, atol=2e-5), "the policy moved by the right amount, the wrong way: up the loss. Is there a minus too many?"
-assert abs(change.norm() - 0.082) < 2e-4, f"the policy moved by {change.norm():.4f} in all, expected 0.082. If the checks of steps 1 to 4 pass: is there one step, of the gradient of the loss as it came?"
-assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {right.tolist()}"
-assert abs(kl - 0.5414) < 2e-4, f"metrics['kl'] is {kl:.4f}, expected 0.5414. Return what grpo_objective gave"
-many = {k: torch.cat([v] * 26) if torch.is_tensor(v) else v for k, v in tiny_batch(1).items()}  # every answer 26 times
-told = tiny_training([many])
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-off = (got["change"] - change).norm()
-assert off < 2e-4, f"with 26 copies of every answer, 260 in all, the update should stay what it was; it is off by {off:.4f}. If you split the batch, how much does each part weigh?"
-assert abs(got["kl"] - 0.5414) < 2e-4, f"with 26 copies of every answer metrics['kl'] is {got['kl']:.4f}, expected 0.5414 as with one"
-### BEGIN HIDDEN TESTS
-def by_hand(batch, beta, seed):
-    """The first update, token by token, at a learning rate of 1, and the mean k3. Nothing has moved: the ratio is 1, nothing is clipped."""
-    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
-    rewards, ids, start = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
-    loss, kls = 0.0, []
-    for text, keep, reward, mine in zip(batch["tokens"], batch["mask"].tolist(), rewards, ids):
-        group = [r for r, g in zip(rewards, ids) if g == mine]
-        mean = sum(group) / len(group)
-        std = (sum((r - mean) ** 2 for r in group) / len(group)) ** 0.5
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [start + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-            slope = beta * (1 - math.exp(d)) - (reward - mean) / max(std, 1e-6)  # of the loss, by this log-probability
-            loss = loss + slope * now[t - 1, text[t]] / sum(keep) / len(ids)
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
-    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
-
-
-for k, p, room in ((10, 3, 5), (11, 8, 3)):
-    batch = tiny_batch(SEED + k, p, room)
-    right, kl_by_hand = by_hand(batch, 0.1, drawn(SEED + k))
-    told = tiny_training([batch], seed=drawn(SEED + k), lr=0.3, beta=0.1)
-    assert (told["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
-    assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
-    assert told["reference_moved"] == 0
-    many = {name: torch.cat([x] * 26) if torch.is_tensor(x) else x for name, x in batch.items()}
-    assert (tiny_training([many], seed=drawn(SEED + k), lr=0.3, beta=0.1)["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
-### END HIDDEN TESTS
-
-# %% check next_batch points=1
-# Step 5: the next batch starts from clean gradients.
-told = tiny_training([tiny_batch(1), tiny_batch(2)], left_over=1.0)  # as if somebody had called backward before
-got = {"change": torch.stack(told["changes"]), "kl": told["metrics"][1].get("kl", math.nan)}
-sizes = [round(change.norm().item(), 4) for change in got["change"]]
-assert abs(sizes[0] - 0.082) < 3e-4 and abs(sizes[1] - 0.0691) < 3e-4, f"with two batches the policy moved by {sizes[0]} and by {sizes[1]}, expected 0.082 and 0.0691. What is left in the gradients from before?"
-assert abs(got["kl"] - 0.3149) < 2e-4, f"metrics['kl'] of the second batch is {got['kl']:.4f}, expected 0.3149"
-### BEGIN HIDDEN TESTS
-def by_hand(batch, beta, seed):
-    """The first update, token by token, at a learning rate of 1, and the mean k3. Nothing has moved: the ratio is 1, nothing is clipped."""
-    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
-    rewards, ids, start = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
-    loss, kls = 0.0, []
-    for text, keep, reward, mine in zip(batch["tokens"], batch["mask"].tolist(), rewards, ids):
-        group = [r for r, g in zip(rewards, ids) if g == mine]
-        mean = sum(group) / len(group)
-        std = (sum((r - mean) ** 2 for r in group) / len(group)) ** 0.5
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [start + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-            slope = beta * (1 - math.exp(d)) - (reward - mean) / max(std, 1e-6)  # of the loss, by this log-probability
-            loss = loss + slope * now[t - 1, text[t]] / sum(keep) / len(ids)
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
-    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
-
-
-seed = drawn(SEED + 20)
-batches = [tiny_batch(SEED + k) for k in (20, 21, 20)]
-told = tiny_training(batches, seed=seed, lr=3e-4, beta=0.1, left_over=0.5)  # so slow that the policy stays where it is
-assert len(told["changes"]) == len(told["metrics"]) == 3
-for batch, change, metrics in zip(batches, told["changes"], told["metrics"]):
-    right, kl_by_hand = by_hand(batch, 0.1, seed)
-    assert (change / 3e-4 - right).norm() < 0.03 * right.norm()
-    assert abs(metrics["kl"] - kl_by_hand) < 5e-3 * kl_by_hand
+    handed_on(told)
 ### END HIDDEN TESTS
 
 # %% check old_stays_old points=1
 # Step 3: over several inner epochs the old log-probs stay the old ones, and the new ones do not.
 told = tiny_training([tiny_batch(1)], inner_epochs=4, lr=1.0, clip_range=0.1, beta=0.05)
 got = [told["updates"], *([call[name] for call in told["objective"] for name in ("log_probs_old", "log_probs_new")])]
-assert told["updates"] == 4, f"in four inner epochs the optimizer took {told['updates']} steps, expected 4"
+assert told["updates"] == 4, f"in four inner epochs the number of steps that the optimizer took is {told['updates']}, expected 4"
 for call in told["objective"]:
     assert "log_probs_old" not in call["needs gradient"], "log_probs_old carry a gradient: they are constants, cut from the graph"
     assert "ref_log_probs" not in call["needs gradient"], "ref_log_probs carry a gradient: they are constants"
@@ -1632,98 +1555,141 @@ for k in range(4):
         assert not torch.equal(new, last), f"log_probs_new of inner epoch {k + 1} are those of the epoch before, although the policy moved"
         assert torch.allclose(old, constant), f"log_probs_old have a mean of {old.mean():.4f} in inner epoch {k + 1} and of {constant.mean():.4f} in the first: they are those from before the first update, computed once"
     last, constant = new, constant if k else old
-size = told["changes"][0].norm()
-once = tiny_training([tiny_batch(1)], beta=0.05)["metrics"][0].get("kl", math.nan)
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-assert abs(size - 0.7021) < 2e-3, f"in four inner epochs with a clip_range of 0.1 the policy moved by {size:.4f}, expected 0.7021. What does the ratio compare with, and where is it clipped?"
-assert abs(once - 0.5414) < 2e-4, f"metrics['kl'] of a single inner epoch is {once:.4f}, expected 0.5414"
+got = told["metrics"]
+handed_on(told)
 told = tiny_training([tiny_batch(1)], inner_epochs=3, lr=1e-3, away=30.0)
-got = {"change": told["changes"][0]}
-assert told["updates"] == 3, f"with a reference far away {told['updates']} updates were made in three inner epochs, expected 3: every inner epoch makes its step, however large the KL"
+got = told["changes"]
+assert told["updates"] == 3, f"with a reference far away the number of updates in three inner epochs is {told['updates']}, expected 3: every inner epoch makes its step, however large the KL"
 ### BEGIN HIDDEN TESTS
-def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
-    """The same update, answer by answer and token by token: change of the parameters and the first mean k3."""
-    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
-    start, parameters = flat(policy), list(policy.parameters())
-    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
+for k, p, room in ((30, 5, 4), (31, 3, 5)):
+    batch = tiny_batch(SEED + k, p, room)
+    told = tiny_training([batch], drawn(SEED + k), 1.0, 3, 0.2, 0.02)
+    assert told["updates"] == 3
+    assert not any({"log_probs_old", "ref_log_probs"} & set(call["needs gradient"]) for call in told["objective"])
+    seen = [{name: torch.cat([call[name] for call in told["objective"] if call["updates"] == update])[:10].sort(0).values for name in ROWS[:3]} for update in range(3)]
+    for name, constant in zip(ROWS, (False, True, True)):
+        assert torch.allclose(seen[0][name], seen[1][name]) == torch.allclose(seen[1][name], seen[2][name]) == constant
+    handed_on(told)
+    far = [tiny_training([batch], drawn(SEED + k), 1e-3, n, away=30.0) for n in (1, 4)]
+    assert [told["updates"] for told in far] == [1, 4]
+    handed_on(far[0])
+### END HIDDEN TESTS
 
-    def log_probs(model, i):  # of the answer of text i, all by itself
-        logits = model(batch["tokens"][i : i + 1])[0]
-        return [(logits[t - 1] - logits[t - 1].logsumexp(0))[batch["tokens"][i, t]] for t in own[i]]
+# %% check one_update points=1
+# Step 5: one update moves the policy the right way, and by the right amount.
+batch = tiny_batch(1) | {"mask": torch.ones(10, 4)}  # here and in the next two checks the loss is a simple one: minus the mean log-prob
+told = tiny_training([batch], simple=0.5)
+got = told["changes"]
+change, right = got[0], torch.tensor([-0.00129, -0.0016, 0.00465])  # three parameters of the head
+three = change[-144:-141]
+assert change.norm() > 0, "the policy did not move at all. Does a gradient reach its parameters, and does the optimizer take its step?"
+assert told["reference_moved"] == 0, "the reference moved; only the policy learns"
+assert not torch.allclose(three, -right, atol=2e-5), "the policy moved by the right amount, the wrong way: up the loss. Is there a minus too many?"
+assert abs(change.norm() - 0.0298) < 2e-4, f"the policy moved by {change.norm():.4f} in all, expected 0.0298. Is there one step, of the gradient of the loss as it came, over all answers?"
+assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {[round(x, 5) for x in right.tolist()]}"
+many = {k: torch.cat([v] * 26) if torch.is_tensor(v) else v for k, v in batch.items()}  # every answer 26 times
+many = tiny_training([many], simple=0.5)
+got = many["changes"]
+off = (got[0] - change).norm()
+assert off < 2e-4, f"with 26 copies of every answer, 260 in all, the update should stay what it was; it is off by {off:.4f}. If you split the batch, how much does each part weigh?"
+got = told["metrics"]
+handed_on(told)
+### BEGIN HIDDEN TESTS
+def by_hand(batch, model, scale):
+    """The update at a learning rate of 1 for a loss of minus `scale` times the mean log-prob, answer by answer."""
+    loss, p = 0.0, batch["prompt_length"]
+    for text in batch["tokens"]:
+        logs = model(text[None])[0].log_softmax(-1)
+        loss = loss - scale * sum(logs[t - 1, text[t]] for t in range(p, len(text))) / (len(text) - p) / len(batch["tokens"])
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return -gradient / max(1.0, gradient.norm().item()), loss.item() / scale
 
-    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
-    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
-    with torch.no_grad():
-        ref, old = ([log_probs(m, i) for i in range(len(own))] for m in (reference, policy))
-    seen = []
-    for _ in range(inner_epochs):
-        loss, kls = 0.0, []
-        for i, ts in enumerate(own):
-            mean = sum(groups[i]) / len(groups[i])
-            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
-            advantage = (rewards[i] - mean) / max(std, 1e-6)
-            for k, now in enumerate(log_probs(policy, i)):
-                ratio = (now - old[i][k]).exp()
-                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=torch.Tensor.item)
-                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
-                kls.append(away.item())
-                loss = loss - (worse - beta * away) / len(ts) / len(own)
-        seen.append(sum(kls) / len(kls))
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
-        norm = sum((g**2).sum() for g in gradients) ** 0.5
-        with torch.no_grad():
-            for q, g in zip(parameters, gradients):
-                q -= lr * g / max(1.0, norm.item())
-    return flat(policy) - start, seen[0]
+
+for k, p, room in ((10, 3, 5), (11, 8, 3)):
+    batch = tiny_batch(SEED + k, p, room) | {"mask": torch.ones(10, room)}
+    right, _ = by_hand(batch, tiny_policy(drawn(SEED + k)), 0.4)
+    many = {name: torch.cat([x] * 26) if torch.is_tensor(x) else x for name, x in batch.items()}
+    for told in (tiny_training([b], seed=drawn(SEED + k), lr=0.3, simple=0.4) for b in (batch, many)):
+        assert (told["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
+        assert told["reference_moved"] == 0
+        handed_on(told)
+### END HIDDEN TESTS
+
+# %% check next_batch points=1
+# Step 5: every update starts from clean gradients.
+batches = [tiny_batch(k) | {"mask": torch.ones(10, 4)} for k in (1, 2)]
+told = tiny_training(batches, left_over=1.0, simple=0.5)  # as if somebody had called backward before
+got = told["changes"]
+sizes = [change.norm().item() for change in got]
+assert abs(sizes[0] - 0.0298) < 3e-4, f"with something left in the gradients from before, the first batch moved the policy by {sizes[0]:.4f}, expected 0.0298. When are they set to zero?"
+assert abs(sizes[1] - 0.0327) < 3e-4, f"the second batch moved the policy by {sizes[1]:.4f}, expected 0.0327. Are the gradients of the first still there?"
+told = tiny_training(batches[:1], inner_epochs=2, simple=0.5)
+got = told["changes"]
+assert abs(got[0].norm() - 0.0592) < 3e-4, f"in two inner epochs one batch moved the policy by {got[0].norm():.4f}, expected 0.0592. Are the gradients of the first epoch still there in the second?"
+got = told["metrics"]
+handed_on(told)
+### BEGIN HIDDEN TESTS
+def by_hand(batch, model, scale):
+    """The update at a learning rate of 1 for a loss of minus `scale` times the mean log-prob, answer by answer."""
+    loss, p = 0.0, batch["prompt_length"]
+    for text in batch["tokens"]:
+        logs = model(text[None])[0].log_softmax(-1)
+        loss = loss - scale * sum(logs[t - 1, text[t]] for t in range(p, len(text))) / (len(text) - p) / len(batch["tokens"])
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return -gradient / max(1.0, gradient.norm().item()), loss.item() / scale
 
 
-for k, clip_range in ((30, 0.2), (31, 0.1)):
-    batch = tiny_batch(SEED + k)
-    right, first = by_loops(batch, 3, clip_range, 0.02, 1.0, drawn(SEED + k))
-    assert (tiny_training([batch], drawn(SEED + k), 1.0, 3, clip_range, 0.02)["changes"][0] - right).norm() < 2e-3 * right.norm()
-    assert abs(tiny_training([batch], drawn(SEED + k), 1.0, 1, clip_range, 0.02)["metrics"][0]["kl"] - first) < 1e-3 * first
-    one, two = (tiny_training([batch], drawn(SEED + k), 1e-3, n, clip_range, away=30.0)["changes"][0] for n in (1, 2))
-    assert (two - 2 * one).norm() < 0.1 * one.norm()  # a large KL stops nothing
+seed = drawn(SEED + 20)
+batches = [tiny_batch(SEED + k) | {"mask": torch.ones(10, 4)} for k in (20, 21, 20)]
+told = tiny_training(batches, seed=seed, lr=3e-4, left_over=0.5, simple=0.4)  # so slow that the policy stays where it is
+assert len(told["changes"]) == len(told["metrics"]) == 3
+for batch, change, metrics in zip(batches, told["changes"], told["metrics"]):
+    right, mean = by_hand(batch, tiny_policy(seed), 0.4)
+    assert min((change / 3e-4 - way * right).norm() for way in (1, -1)) < 0.03 * right.norm()  # which way is another check's
+    assert abs(metrics["policy_loss"] - mean) < 5e-3 * mean
+told = tiny_training(batches[:1], seed=seed, lr=3e-4, inner_epochs=3, simple=0.4)
+assert abs(told["changes"][0].norm() / 3e-4 - 3 * by_hand(batches[0], tiny_policy(seed), 0.4)[0].norm()) < 0.03 * right.norm()
 ### END HIDDEN TESTS
 
 # %% check norm_of_one points=1
 # Step 5: a gradient that is too long is cut to a norm of 1, as a whole.
-told = tiny_training([tiny_batch(4)], beta=50.0)
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-size, three, right = got["change"].norm(), got["change"][-144:-141], torch.tensor([0.00364, -0.0131, -0.00894])
+told = tiny_training([tiny_batch(4) | {"mask": torch.ones(10, 4)}], simple=50.0)
+got = told["changes"]
+size, three, right = got[0].norm(), got[0][-144:-141], torch.tensor([-0.00533, 0.01179, -0.00325])
 assert abs(size - 0.1) < 1e-4, f"with a learning rate of .1 and a huge gradient the policy moved by {size:.4f}, expected 0.1. At which norm is the gradient of all parameters together clipped, and when?"
-assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {right.tolist()}: the direction of the gradient stays as it is"
-assert abs(got["kl"] - 0.226) < 2e-4, f"metrics['kl'] is {got['kl']:.4f}, expected 0.226"
+assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {[round(x, 5) for x in right.tolist()]}: the direction of the gradient stays as it is"
+got = told["metrics"]
+handed_on(told)
 ### BEGIN HIDDEN TESTS
-def leash_alone(batch, beta, seed):
-    """Where all advantages are 0: the first update, token by token, at a learning rate of 1, and the mean k3."""
-    policy, reference, loss, kls = tiny_policy(seed), tiny_policy(seed + 1), 0.0, []
-    for text, keep in zip(batch["tokens"], batch["mask"].tolist()):
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [batch["prompt_length"] + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-            loss = loss + beta * (1 - math.exp(d)) * now[t - 1, text[t]] / sum(keep) / len(batch["mask"])
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
-    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
+def by_hand(batch, model, scale):
+    """The update at a learning rate of 1 for a loss of minus `scale` times the mean log-prob, answer by answer."""
+    loss, p = 0.0, batch["prompt_length"]
+    for text in batch["tokens"]:
+        logs = model(text[None])[0].log_softmax(-1)
+        loss = loss - scale * sum(logs[t - 1, text[t]] for t in range(p, len(text))) / (len(text) - p) / len(batch["tokens"])
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return -gradient / max(1.0, gradient.norm().item()), loss.item() / scale
 
 
 for lr in (0.1, 0.02):
-    batch = tiny_batch(SEED + 50) | {"rewards": torch.full((10,), 0.5)}
-    right, kl_by_hand = leash_alone(batch, 40.0, drawn(SEED + 50))
-    told = tiny_training([batch], seed=drawn(SEED + 50), lr=lr, beta=40.0)
+    batch = tiny_batch(SEED + 50) | {"mask": torch.ones(10, 4)}
+    right, mean = by_hand(batch, tiny_policy(drawn(SEED + 50)), 40.0)
+    told = tiny_training([batch], seed=drawn(SEED + 50), lr=lr, simple=40.0)
     assert abs(told["changes"][0].norm() - lr) < 1e-3 * lr
     assert (told["changes"][0] - lr * right).norm() < 2e-3 * lr
-    assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
+    assert abs(told["metrics"][0]["policy_loss"] - mean) < 1e-3 * mean
 ### END HIDDEN TESTS
 
 # %% check last_metrics points=1
-# The metrics are those of the last inner epoch.
-metrics = tiny_training([tiny_batch(5)], inner_epochs=3, lr=1.0, beta=0.05)["metrics"][0]
+# All together: three inner epochs with the whole objective, and the metrics of the last.
+told = tiny_training([tiny_batch(5)], inner_epochs=3, lr=1.0, beta=0.05)
+metrics, change = told["metrics"][0], told["changes"][0]
 assert {"policy_loss", "kl", "clip_fraction"} <= set(metrics), f"metrics has the entries {sorted(metrics)}; expected those of grpo_objective: policy_loss, kl, clip_fraction"
 got = [metrics[k] for k in ("policy_loss", "kl", "clip_fraction")]
-assert all(abs(a - b) < 1e-3 for a, b in zip(got, [-0.0806, 0.376, 0.6667])), f"after three inner epochs policy_loss, kl and clip_fraction are {[round(x, 4) for x in got]}, expected [-0.0806, 0.376, 0.6667]. Of which inner epoch are these?"
+off = [k for k, mine, right in zip(("policy_loss", "kl", "clip_fraction"), got, [-0.0806, 0.376, 0.6667]) if abs(mine - right) > 1e-3]
+assert not off, f"after three inner epochs metrics[{off[0]!r}] is {metrics[off[0]]:.4f}, expected {dict(policy_loss=-0.0806, kl=0.376, clip_fraction=0.6667)[off[0]]}. If the other checks pass: of which inner epoch is it?"
+got = change
+assert abs(change.norm() - 0.8214) < 2e-3, f"in three inner epochs the policy moved by {change.norm():.4f}, expected 0.8214"
 ### BEGIN HIDDEN TESTS
 def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
     """The same update, answer by answer and token by token: the mean k3 of each inner epoch."""
@@ -1985,7 +1951,9 @@ for warm_up_steps in (120, 220):
         print(f"warm-up of {warm_up_steps} steps, {name:15}: before {a:.2f}, after {b:.2f}")
 
 # %% [markdown]
-# TEXT_OF_HALF
+# After 220 steps the model adds about .6 of the sums rightly when it is made to think. Nobody made it, so it was right about one time in seven; RL takes it to about .6:
+# as far as its adding carries it, and its adding hardly gets better. After 120 steps it cannot add even when it thinks, so that thinking does not pay, and the run climbs
+# little or not at all. What RL reinforces must happen now and then by itself.
 
 # %% [markdown]
 # ## What the curves say

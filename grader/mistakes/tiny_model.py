@@ -1675,7 +1675,9 @@ def everything_counts(policy, prompts, answers, reward, temperature=1.0, draw=No
 
     Hint: What stands in a row after its answer has ended, and did the policy choose it?
     """
-    return usual_batch(policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: torch.ones_like(tokens[:, prompts.shape[1] :]))
+    return usual_batch(
+        policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: torch.ones_like(tokens[:, prompts.shape[1] :])
+    )
 
 
 @mistake("collect")
@@ -1684,7 +1686,9 @@ def padding_taken_for_the_end(policy, prompts, answers, reward, temperature=1.0,
 
     Hint: Which token ends an answer here, PAD or EOS?
     """
-    return usual_batch(policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: response_mask(tokens[:, prompts.shape[1] :], PAD))
+    return usual_batch(
+        policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: response_mask(tokens[:, prompts.shape[1] :], PAD)
+    )
 
 
 @mistake("collect")
@@ -1805,7 +1809,8 @@ def prompts_repeated_first(policy, prompts, answers, reward, temperature=1.0, dr
     p = many.shape[1]
     paid = reward(decode(tokens[:, p:]), list(map(str, totals(many).tolist())))
     ids = torch.tensor([7 * b - 3 for b in range(len(prompts)) for _ in range(answers)])
-    return {"tokens": tokens, "prompt_length": p, "mask": response_mask(tokens[:, p:], EOS), "rewards": torch.tensor(paid).double(), "group_ids": ids}
+    mask, rewards = response_mask(tokens[:, p:], EOS), torch.tensor(paid).double()
+    return {"tokens": tokens, "prompt_length": p, "mask": mask, "rewards": rewards, "group_ids": ids}
 
 
 @right("collect")
@@ -1829,7 +1834,8 @@ def ids_by_unique(policy, prompts, answers, reward, temperature=1.0, draw=None):
     tokens = sample(policy, prompts, answers, temperature, draw)
     start = prompts.shape[1]
     ids = tokens[:, :start].unique(dim=0, return_inverse=True)[1]
-    return usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=tokens, ids=ids, mask=lambda x: response_mask(x[:, start:], EOS).long())
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=tokens, ids=ids)
+    return batch | {"mask": response_mask(tokens[:, start:], EOS).long()}
 
 
 # ---- grpo_step ----

@@ -4,18 +4,26 @@
 # Everything you wrote so far was a formula with a check behind it. Now it meets a model. A transformer of a hundred thousand
 # parameters, small enough for one core of a laptop, can do two things with a sum: blurt out an answer, which is mostly
 # wrong, or write the running totals down first, which is mostly right. It has a habit of blurting. Nobody will tell it
-# to think. It will be paid for right answers, by your reward, your loss and your training step, and in less than ten
-# seconds of computing it finds out by itself that thinking pays.
+# to think. It will be paid for right answers, by your reward, your rollout, your loss and your training step, and in less
+# than half a minute of computing it finds out by itself that thinking pays.
+#
+# ```text
+# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
+#              4           4            1               2                3             4       notebook
+#        you are here  you are here                                              you are here
+# ```
 #
 # | | |
 # |---|---|
-# | **Difficulty** | Medium: four short functions and the training step that joins everything |
-# | **Time** | About 120 minutes, of which the computer works four |
+# | **Difficulty** | Medium: four short functions, the rollout, and the training step that joins everything |
+# | **Time** | About 150 minutes to the end of the run; the experiments after it, most of them optional, take another hour |
 # | **You should know** | Notebooks 1 to 3; keep your `group_advantages` and `grpo_objective` at hand |
-# | **You will write** | `extract_answer`, `math_reward`, `token_log_probs`, `response_mask`, `grpo_step` |
+# | **You will write** | `extract_answer`, `math_reward`, `token_log_probs`, `response_mask`, `collect`, `grpo_step` |
+# | **Given** | the model, its sampler, its warm-up, the plots: read them as much as you like |
 # | **Next** | Your own runs: the last section says what to read |
 
 # %% given setup
+import contextlib
 import copy
 import math
 import random
@@ -36,17 +44,24 @@ mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(c
 # %% [markdown]
 # ## Settings
 #
-# One cell decides what runs and where. `"auto"` takes a CUDA device where there is one and a CPU otherwise. On a CPU
-# the same seed gives the same run, number for number, on the same machine and the same version of torch. One thread
-# is the default because it is the fastest for a model this small (two threads on a busy machine were up to 70 times
-# slower than one).
+# One cell decides what runs and where. `"auto"` takes a CUDA device where there is one and a CPU otherwise; the sizes
+# are those of the laptop on either, since the larger rows of the table have not been measured yet. On a CPU the same seed gives
+# the same run, number for number, on the same machine and the same version of torch. One thread is the default because a model
+# this small gains nothing from two.
+#
+# **You can change the task.** `numbers` and `digits` say how many numbers stand in a sum and how long they are: 6 and 1
+# give `7+0+5+9+2+8=`, and the run goes as with four; 3 and 2 give `70+05+92=`, which takes a longer warm-up before the model can think about it well. (With
+# two numbers the only running total is the answer itself, so thinking cannot help.) All lengths below follow, and the checks stay as they
+# are. Any number of a preset's row may stand in `settings` as well, `"warmup_steps"` for example. Start again from the top after a change.
 
 # %% given settings
 settings = {
     "device": "auto",  # "auto", "cpu" or "cuda"
-    "preset": "auto",  # a row of the table in the next cell; "auto": laptop on a CPU, gpu on CUDA
+    "preset": "laptop",  # a row of the table in the next cell
     "seed": 0,
     "threads": 1,  # of the CPU
+    "numbers": 4,  # in a sum
+    "digits": 1,  # of each number
     "experiment_steps": 30,  # RL steps in the experiments after the run
 }
 
@@ -68,14 +83,14 @@ def configure(settings):
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("settings['device'] is 'cuda', but torch sees no CUDA device here. Choose 'auto' or 'cpu', or switch the runtime to a GPU.")
     preset = settings["preset"]
-    if preset == "auto":
-        preset = "gpu" if device == "cuda" else "laptop"
     if preset not in PRESETS:
-        raise ValueError(f"There is no preset {preset!r}: settings['preset'] is 'auto' or one of {', '.join(PRESETS)}.")
-    chosen = {**PRESETS[preset], **settings, "device": device, "preset": preset}
+        raise ValueError(f"There is no preset {preset!r}: settings['preset'] is one of {', '.join(PRESETS)}.")
+    chosen = {**PRESETS[preset], **settings, "device": device}
     for name, value in chosen.items():
         if name not in ("device", "preset", "seed") and not (isinstance(value, int) and value >= 1):
             raise ValueError(f"settings[{name!r}] is {value!r}; it needs a whole number of at least 1.")
+    if chosen["numbers"] < 2 or not 4 <= chosen["numbers"] * chosen["digits"] <= 18:
+        raise ValueError(f"A sum of {chosen['numbers']} numbers with {chosen['digits']} digits is too short or too long: settings['numbers'] is at least 2, and times settings['digits'] it is 4 to 18.")
     return chosen
 
 
@@ -94,21 +109,35 @@ print(f"{run['preset']} on {run['device']}, torch {torch.__version__}")
 # ```
 #
 # It reads and writes characters; each of the four tags is a single token, and `</answer>` ends the text. That makes 18
-# tokens in all. Of the 10,000 possible prompts, about 500 are kept for watching the run and another 500 or so for the final
-# verdict; the model never trains on either.
+# tokens in all. Of 10,000 prompts (all there are of four digits), about 500 are kept for watching the run and another 500 or so
+# for the final verdict; the model never trains on either.
+#
+# All prompts are equally long. That saves this notebook what a real one needs: prompts of different lengths are padded on the
+# **left**, so that all answers begin at the same place, and then an attention mask must hide the padding, and position ids
+# must begin at the first real token. Both must be the same in the sampling pass and in the training pass: otherwise the
+# log-probabilities are those of another text.
 
 # %% given language
 VOCAB = [*"0123456789+=,", "<think>", "</think>", "<answer>", "</answer>", "<pad>"]
 ID = {token: i for i, token in enumerate(VOCAB)}
 EOS, PAD, THINK = ID["</answer>"], ID["<pad>"], ID["<think>"]
-PROMPT, ROOM = 8, 16  # tokens of a prompt; tokens an answer may have at most
+NUMBERS, DIGITS = run["numbers"], run["digits"]
+PROMPT = NUMBERS * (DIGITS + 1)  # tokens of a prompt: each number, and the + or = behind it
+LONG = len(str(NUMBERS * (10**DIGITS - 1)))  # digits of a total
+THOUGHT = (NUMBERS - 1) * (LONG + 1) + LONG + 3  # tokens of an answer that thinks: 14 for four digits
+ROOM = THOUGHT + 2  # tokens an answer may have at most
 
 
-def encode(digits):
-    """Digits [N, 4] -> prompts [N, 8], such as 7+0+5+9=."""
-    prompts = torch.full((len(digits), PROMPT), ID["+"])
-    prompts[:, 0::2], prompts[:, -1] = digits, ID["="]
-    return prompts
+def digits_of(numbers, count, base=10):
+    """Numbers [...] -> their digits [..., count], zeros in front."""
+    return torch.stack([numbers // base**k % base for k in reversed(range(count))], -1)
+
+
+def encode(numbers):
+    """Numbers [N, NUMBERS] -> prompts [N, PROMPT], such as 7+0+5+9=."""
+    prompts = torch.full((len(numbers), NUMBERS, DIGITS + 1), ID["+"])
+    prompts[..., :DIGITS], prompts[:, -1, DIGITS] = digits_of(numbers, DIGITS), ID["="]
+    return prompts.flatten(1)
 
 
 def decode(tokens):
@@ -116,26 +145,34 @@ def decode(tokens):
     return ["".join(VOCAB[t] for t in row if t != PAD) for row in tokens.tolist()]
 
 
+def running_totals(prompts):
+    """The total after each number [N, NUMBERS] of prompts [N, PROMPT], whatever follows them."""
+    digits = prompts[:, :PROMPT].unflatten(1, (NUMBERS, DIGITS + 1))[..., :DIGITS]
+    return sum(digits[..., k] * 10 ** (DIGITS - 1 - k) for k in range(DIGITS)).cumsum(1)
+
+
 def totals(prompts):
-    """The right answers [N] of prompts [N, 8], whatever follows them."""
-    return prompts[:, 0:PROMPT:2].sum(1)
+    """The right answers [N] of prompts [N, PROMPT], whatever follows them."""
+    return running_totals(prompts)[:, -1]
 
 
 def all_prompts():
-    """All 10,000 prompts in three parts that never meet: to train on, to watch, and for the final verdict."""
-    number = torch.arange(10_000)
-    prompts = encode(torch.stack([number // 10**k % 10 for k in (3, 2, 1, 0)], 1))
+    """Prompts in three parts that never meet: to train on, to watch, and for the final verdict. All 10,000, or as many of a larger task."""
+    count = 10 ** (NUMBERS * DIGITS)
+    number = torch.arange(10_000) if count == 10_000 else torch.randint(count, (10_000,), generator=torch.Generator().manual_seed(0)).unique()
+    prompts = encode(digits_of(number, NUMBERS, 10**DIGITS))
     part = number * 2654435761 % 2**32 // 2**16 % 20  # a hash, so that no part has a pattern
     return prompts[part > 1], prompts[part == 0], prompts[part == 1]
 
 
 TRAIN, WATCH, VERDICT = all_prompts()
-print(len(TRAIN), "prompts to train on,", len(WATCH), "to watch,", len(VERDICT), "for the verdict")
+print(len(TRAIN), "prompts to train on,", len(WATCH), "to watch,", len(VERDICT), "for the verdict;", len(VOCAB), "tokens")
+print(decode(VERDICT[:1])[0], "takes", PROMPT, "tokens, an answer that thinks", THOUGHT, "of at most", ROOM)
 
 # %% [markdown]
 # ## The model
 #
-# A transformer as you know it: embeddings, two blocks of attention and a small network, a head. Two things are worth a
+# Given, and you need not read it: a transformer as you know it, embeddings, two blocks of attention and a small network, a head. Two things are worth a
 # look. `Cache` keeps the keys and values of what was read, so that each new token costs one token's work. And
 # `response_logits` uses the same cache to read each prompt once for all its answers, which saves a third of the
 # training's work: that is a gift that groups bring along.
@@ -188,9 +225,9 @@ class Block(nn.Module):
 class TinyModel(nn.Module):
     """A causal transformer: tokens [N, T] -> logits of the next token [N, T, outputs]."""
 
-    def __init__(self, width=64, layers=2, heads=4, seed=0, outputs=len(VOCAB)):
+    def __init__(self, width=64, layers=2, heads=4, seed=0, outputs=len(VOCAB), places=PROMPT + ROOM):
         super().__init__()
-        self.token, self.place = nn.Embedding(len(VOCAB), width), nn.Embedding(PROMPT + ROOM, width)
+        self.token, self.place = nn.Embedding(len(VOCAB), width), nn.Embedding(places, width)
         self.blocks = nn.ModuleList(Block(layer, width, heads) for layer in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, outputs, bias=False)
         draw = torch.Generator().manual_seed(seed)
@@ -234,7 +271,7 @@ print(f"{sum(p.numel() for p in TinyModel().parameters()):,} parameters")
 # %% given sampling
 @torch.no_grad()
 def sample(model, prompts, answers=1, temperature=1.0, draw=None, force=None):
-    """Answers to prompts [B, 8]: the whole texts [B x answers, 8 + T]. Answers to one prompt stand together.
+    """Answers to prompts [B, P]: the whole texts [B x answers, P + T]. Answers to one prompt stand together.
 
     draw: the generator. force: a first token for every answer. After </answer> there is only padding.
     """
@@ -262,7 +299,7 @@ def sample(model, prompts, answers=1, temperature=1.0, draw=None, force=None):
 
 def solved(tokens):
     """Is the answer right? [N, T] -> [N] bools. Written to judge you: it shares nothing with your reward."""
-    wanted = [f"<answer>{total:02d}</answer>" for total in totals(tokens).tolist()]
+    wanted = [f"<answer>{total:0{LONG}d}</answer>" for total in totals(tokens).tolist()]
     texts = decode(tokens[:, PROMPT:])
     return torch.tensor([text.rpartition("</think>")[2] == right for text, right in zip(texts, wanted)])
 
@@ -276,25 +313,21 @@ def evaluate(model, prompts, temperature=0.0, force=None, seed=0):
 # %% [markdown]
 # ## Warm-up: two skills and a habit
 #
-# A language model has read half the internet before anybody gives it a reward. Ours gets a warm-up by supervised learning:
+# A language model has read half the internet before anybody gives it a reward. Ours gets a warm-up by supervised learning (given, too):
 # for most of it, nine of ten samples show how to think, and the rest are hasty answers, off by up to four. The last
 # thirty steps turn the ratio around: nearly nine of ten are hasty. So the model knows how to think and is not in the
 # habit of it.
 
 # %% given warm_up
-def two(numbers):
-    """Numbers [...] -> their two digits [..., 2]."""
-    return torch.stack([numbers // 10, numbers % 10], -1)
-
-
 def examples(prompts, think, draw):
-    """What the warm-up teaches: answers [N, 14], thought about where think [N] is true, hasty elsewhere."""
-    running = prompts[:, 0::2].cumsum(1)[:, 1:]  # [N, 3]; the last is the answer
-    guess = (running[:, 2] + torch.randint(-4, 5, (len(prompts),), generator=draw)).clamp(0, 36)
-    thought, hasty = (torch.full((len(prompts), 14), PAD) for _ in range(2))
-    thought[:, 0], thought[:, [3, 6]], thought[:, 9], thought[:, 10], thought[:, 13] = THINK, ID[","], ID["</think>"], ID["<answer>"], EOS
-    thought[:, [1, 2, 4, 5, 7, 8]], thought[:, 11:13] = two(running).flatten(1), two(running[:, 2])
-    hasty[:, 0], hasty[:, 1:3], hasty[:, 3] = ID["<answer>"], two(guess), EOS
+    """What the warm-up teaches: answers [N, THOUGHT], thought about where think [N] is true, hasty elsewhere."""
+    running = running_totals(prompts)[:, 1:]  # [N, NUMBERS - 1]; the last is the answer
+    guess = (running[:, -1] + torch.randint(-4, 5, (len(prompts),), generator=draw)).clamp(0, NUMBERS * (10**DIGITS - 1))
+    thought, hasty = (torch.full((len(prompts), THOUGHT), PAD) for _ in range(2))
+    steps = thought[:, 1 : -LONG - 2].unflatten(1, (NUMBERS - 1, LONG + 1))  # a total and the sign behind it
+    steps[..., :LONG], steps[..., LONG], steps[:, -1, LONG] = digits_of(running, LONG), ID[","], ID["</think>"]
+    thought[:, 0], thought[:, -LONG - 2], thought[:, -LONG - 1 : -1], thought[:, -1] = THINK, ID["<answer>"], digits_of(running[:, -1], LONG), EOS
+    hasty[:, 0], hasty[:, 1 : LONG + 1], hasty[:, LONG + 1] = ID["<answer>"], digits_of(guess, LONG), EOS
     return torch.where(think[:, None], thought, hasty)
 
 
@@ -341,8 +374,8 @@ for name, how in (("greedy", {}), ("sampled", {"temperature": 1.0}), ("forced to
 
 # %% [markdown]
 # Left alone, the model is right about one time in seven. Made to think by one forced token, it is right nearly always. Everything is there but the
-# habit. Be clear about what this means for the rest: reinforcement learning will *elicit* an ability that the warm-up gave. It will not teach
-# arithmetic; a model that half knows how to add does not climb.
+# habit. Be clear about what this means for the rest: reinforcement learning will *elicit* an ability that the warm-up gave, and hardly teach a new one. After the
+# run an optional section looks at models that half know how to add, and at one that does not.
 #
 # Here is what it writes, once greedily and four times at a temperature of 1.
 
@@ -352,18 +385,19 @@ def gallery(model, prompts):
     for prompt in prompts:
         texts = sample(model, prompt[None], temperature=0.0), sample(model, prompt[None], 4, draw=torch.Generator(prompt.device).manual_seed(int(totals(prompt[None]))))
         greedy, others = (list(zip(decode(t[:, PROMPT:]), solved(t).tolist())) for t in texts)
-        print(f"{decode(prompt[None])[0]}  {greedy[0][0]}  {'right' if greedy[0][1] else 'wrong'}")
-        for text, right in others:
-            print(f"             {text}  {'right' if right else 'wrong'}")
+        for k, (text, right) in enumerate([*greedy, *others]):
+            print(f"{' ' * PROMPT if k else decode(prompt[None])[0]}  {text}  {'right' if right else 'wrong'}")
 
 
 gallery(base, VERDICT[[7, 77, 177]].to(run["device"]))
 
 # %% [markdown]
-# ## Exercise: `extract_answer`
+# ## The reward
 #
-# Before a rule can pay for an answer it has to find it. Half of all reward bugs live here: a verifier that takes the last
-# number anywhere, or the first of two answers, is a verifier that a policy learns to please without being right.
+# ### Exercise: `extract_answer` (2 points, 10 minutes, ●○○)
+#
+# Before a rule can pay for an answer it has to find it. A verifier that takes the last number anywhere, or the first of two answers,
+# is one that a policy learns to please without being right.
 #
 # | in | type | meaning |
 # |---|---|---|
@@ -371,16 +405,14 @@ gallery(base, VERDICT[[7, 77, 177]].to(run["device"]))
 #
 # Returns what stands inside the answer tag as a `str`, or `None`. `"<think>7+5</think><answer> 12 </answer>"` gives `"12"`.
 #
-# - There is an answer only where the text holds exactly one `<answer>` and exactly one `</answer>`, in this order. No
-#   tag, a tag that is never closed, one inside the other, two answers: all `None`. `<ANSWER>` is no such tag.
-# - Spaces and line breaks at both ends are stripped. The answer may run over several lines, and it may be empty: then it is `""`.
-# - Full-width digits (`０` to `９`, common in Chinese text) become ASCII digits. Everything else stays as it is, other digits, signs and
-#   letters too, be it a number or not: judging is the next exercise.
+# - There is an answer only where the text holds exactly one `<answer>` and exactly one `</answer>`, in this order; else `None`.
+# - Spaces and line breaks at both ends are stripped. The answer may run over several lines or be empty: then it is `""`.
+# - Full-width digits (`０` to `９`, common in Chinese text) become ASCII digits. Everything else stays as it is, be it a number or not.
 #
 # <details><summary>A hint</summary>
 #
 # `str.count` tells how often a tag occurs and `str.partition` cuts a text in two. `str.translate` replaces single
-# characters by a table. Regular expressions work too; mind that a dot does not match a line break unless you say so.
+# characters by a table. In a regular expression a dot matches a line break only if you say so.
 #
 # </details>
 
@@ -397,27 +429,35 @@ def extract_answer(text):
     ### END SOLUTION
 
 # %% check finds_the_answer points=1
-# The answer is what stands inside the tag, stripped, and nothing else is.
-texts = [
-    "<think>7+5</think><answer> 12 </answer>",
-    "<answer>3.50</answer> and 99 more",
-    "I am sure that it is 12.",
-    "<think>the answer could be 4</think>\n<answer>\n12\nor so\n</answer>",
-    "<answer>no idea</answer>",
-    "<answer>Twelve, and 5 < 7.</answer>",
-    "<answer> </answer>",
-]
-expected = ["12", "3.50", None, "12\nor so", "no idea", "Twelve, and 5 < 7.", ""]
-got = [extract_answer(text) for text in texts]
-for text, mine, right in zip(texts, got, expected):
-    assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which part of the text is the answer, if any?"
+# The answer is what stands inside the tag, stripped, its full-width digits made ASCII.
+cases = {
+    "<think>7+5</think><answer> 12 </answer>": "12",
+    "<answer>3.50</answer> and 99 more": "3.50",
+    "I am sure that it is 12.": None,
+    "<think>the answer could be 4</think>\n<answer>\n12\nor so\n</answer>": "12\nor so",
+    "<answer>no idea</answer>": "no idea",
+    "<answer>Twelve, and 5 < 7.</answer>": "Twelve, and 5 < 7.",
+    "<answer> </answer>": "",
+    "<answer>１２</answer>": "12",
+    "<answer>　０4５0 </answer>": "0450",
+    "<answer>１２元, ３４６７８９</answer>": "12元, 346789",
+    "<answer>十二 5½ ١٢</answer>": "十二 5½ ١٢",
+    "<answer>１２．５Ａ</answer>": "12．5Ａ",
+}
+got = [extract_answer(text) for text in cases]
+for (text, right), mine in zip(cases.items(), got):
+    assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}"
 ### BEGIN HIDDEN TESTS
 draw = random.Random(SEED)
+full = "０１２３４５６７８９"
 for _ in range(40):
     inside = "".join(draw.choice("0123456789 .,+-=abCD<\n") for _ in range(draw.randrange(9)))
     before, after = ("".join(draw.choice("0123456789 \n<>/=") for _ in range(draw.randrange(9))) for _ in range(2))
     assert extract_answer(f"{before}<answer>{inside}</answer>{after}") == inside.strip()
     assert extract_answer(f"{before}{inside}{after}") is None
+    wide = [draw.choice(full + "0123456789.元-½㍍．Ａ－٣५") for _ in range(6)]
+    narrow = "".join(str(full.index(c)) if c in full else c for c in wide)
+    assert extract_answer(f"x<answer> {''.join(wide)}\n</answer>") == narrow
 ### END HIDDEN TESTS
 
 # %% check one_answer_only points=1
@@ -452,26 +492,11 @@ for k in range(300):
 assert seen > 90
 ### END HIDDEN TESTS
 
-# %% check full_width_digits points=1
-# Full-width digits become ASCII digits; other characters stay.
-texts = [f"<answer>{inside}</answer>" for inside in ("１２", "　０4５0 ", "十二", "１２元", "３４６７８９", "５½", "１２．５Ａ", "١٢")]
-expected = ["12", "0450", "十二", "12元", "346789", "5½", "12．5Ａ", "١٢"]
-got = [extract_answer(text) for text in texts]
-for text, mine, right in zip(texts, got, expected):
-    assert mine == right, f"from {text!r} came {mine!r}; expected {right!r}. Which characters are full-width digits?"
-### BEGIN HIDDEN TESTS
-draw = random.Random(SEED + 2)
-full = "０１２３４５６７８９"
-for _ in range(40):
-    wide = [draw.choice(full + "0123456789.元-½㍍．Ａ－٣५") for _ in range(6)]
-    narrow = "".join(str(full.index(c)) if c in full else c for c in wide)
-    assert extract_answer(f"x<answer> {''.join(wide)}\n</answer>") == narrow
-### END HIDDEN TESTS
-
 # %% [markdown]
-# ## Exercise: `math_reward`
+# ### Exercise: `math_reward` (2 points, 15 minutes, ●○○)
 #
-# Two rules, each paying 0 or 1. They come back separately, so that a run can weigh, plot and distrust them one by one.
+# Two rules, each paying 0 or 1: rewards that a program can check, *verifiable rewards*. (DeepSeek-R1 was trained by two such signals, one for accuracy and one for
+# the format.) They come back separately, so that a run can weigh, plot and distrust them one by one.
 #
 # | in | type | meaning |
 # |---|---|---|
@@ -480,13 +505,13 @@ for _ in range(40):
 #
 # Returns `{"accuracy": 0.0 or 1.0, "format": 0.0 or 1.0}`. `"<answer>012</answer>"` for `"12"` gives accuracy 1 and format 0.
 #
-# - **accuracy**: there is exactly one well-formed answer, and its number has the same *value* as the given one, not one that is near. 12, 12.0,
-#   012 and +12 are equal. A number is an optional sign, digits from 0 to 9, perhaps a decimal point and more digits. Words, units, commas,
-#   formulas, fractions, digits of other scripts and nothing at all are no numbers here: `十二`, `12 yuan`, `1,2`, `6+6`, `24/2` and `١٢`
-#   earn 0. (What else Python's `float` reads as a number, such as `1.2e1`, is not asked about.) Whether it was thought about, and what else is written, makes no difference.
-# - **format**: exactly one `<think>…</think>` and exactly one `<answer>…</answer>`, in this order, neither inside the other, and nothing outside.
-#   White space around and between the two parts is no offence. What stands inside the parts, be it nothing or a `<`, and whether the answer
-#   is right, makes no difference.
+# - **accuracy**: there is exactly one well-formed answer, and it is a number of the same *value* as the given one: 12, 12.0, 012 and +12 are
+#   equal. A number is an optional sign, digits from 0 to 9, perhaps a decimal point and more digits; `十二`, `12 yuan`, `1,2`, `6+6` and `١٢` are none.
+# - **format**: one `<think>…</think>` and one `<answer>…</answer>`, in this order, neither inside the other, and nothing but white
+#   space outside. What stands inside them makes no difference.
+#
+# Equal means equal. If the right answer is 5/3 and the model writes 1.67, this rule pays nothing: say in the prompt how to round, or compare fractions. A tolerance
+# is the other way, and it pays for being near: keep it far below the distance between a right answer and a wrong one.
 #
 # <details><summary>A hint</summary>
 #
@@ -514,24 +539,24 @@ def math_reward(text, answer):
     return {"accuracy": accuracy, "format": float(once and in_order is not None)}
     ### END SOLUTION
 
-# %% check by_value points=2
-# Accuracy compares numbers by value, and only numbers.
+# %% check by_value points=1
+# Accuracy compares the one answer with the right number, by value.
 def part(reward, name):
     return reward.get(name) if isinstance(reward, dict) else f"{reward!r}, which is no dict"
 
-cases = [
-    ("12", 1), ("12.0", 1), ("012", 1), ("+12", 1), (" 12 ", 1), ("１２", 1), ("13", 0), ("-12", 0), ("1.2", 0), ("120", 0), ("112", 0),
-    ("12.5", 0), ("12.25", 0), ("12.09", 0), ("12.009", 0), ("12.0000004", 0), ("十二", 0), ("12 yuan", 0), ("$12", 0), ("12%", 0), ("12...", 0),
-    ("1,2", 0), ("١٢", 0), ("twelve", 0), ("6+6", 0), ("24/2", 0), ("3 12", 0), ("", 0),
-]
-texts = [f"<think>7+5</think><answer>{inside}</answer>{'' if k % 2 else ' 99'}" for k, (inside, _) in enumerate(cases)]  # every second one writes on
-paid = [part(math_reward(text, "12"), "accuracy") for text in texts]
-got = [[k, mine] for k, (mine, (_, right)) in enumerate(zip(paid, cases)) if mine != right]  # where it differs, and what it is
-for text, (inside, right), mine in zip(texts, cases, paid):
-    assert mine == right, f"the right number is 12; for {text!r} accuracy is {mine}, expected {float(right)}. Is {inside!r} a number, and of which value?"
-got = [part(math_reward(f"<answer>{inside}</answer>", "-2.5"), "accuracy") for inside in ("-2.50", "2.5", "-2")]
-for inside, right, mine in zip(("-2.50", "2.5", "-2"), (1, 0, 0), got):
-    assert mine == right, f"the right number is -2.5; for an answer of {inside} accuracy is {mine}, expected {float(right)}. Are sign and decimals compared?"
+inside = {
+    "12": 1, "12.0": 1, "012": 1, "+12": 1, " 12 ": 1, "１２": 1, "13": 0, "-12": 0, "1.2": 0, "120": 0, "112": 0, "12.5": 0, "12.25": 0, "12.09": 0, "12.009": 0, "12.0000004": 0,
+    "十二": 0, "12 yuan": 0, "$12": 0, "12%": 0, "12...": 0, "1,2": 0, "١٢": 0, "twelve": 0, "6+6": 0, "24/2": 0, "3 12": 0, "": 0,
+}
+cases = [(f"<think>7+5</think><answer>{text}</answer>{'' if k % 2 else ' 99'}", "12", right) for k, (text, right) in enumerate(inside.items())]
+cases += [(f"<answer>{text}</answer>", "-2.5", right) for text, right in (("-2.50", 1), ("2.5", 0), ("-2", 0))]
+cases += [(text, "12", 1) for text in ("<answer>12</answer>", "7+5=<answer>12</answer>, I think", "<think>never closed <answer>12</answer>")]
+cases += [(text, "12", 0) for text in ("12", "<think>12</think>", "<answer>12", "<think>12</think><answer>11</answer>", "<answer>11</answer> no, 12")]
+cases += [(f"<answer>{a}</answer><answer>{b}</answer>", "12", 0) for a, b in ((12, 11), (11, 12), (12, 12))]
+paid = [part(math_reward(text, answer), "accuracy") for text, answer, _ in cases]
+got = [[k, mine] for k, (mine, (_, _, right)) in enumerate(zip(paid, cases)) if mine != right]  # where it differs, and what it is
+for (text, answer, right), mine in zip(cases, paid):
+    assert mine == right, f"the right number is {answer}; for {text!r} accuracy is {mine}, expected {float(right)}"
 ### BEGIN HIDDEN TESTS
 draw = random.Random(SEED + 3)
 for _ in range(30):
@@ -546,32 +571,6 @@ for _ in range(30):
             assert reward["accuracy"] == right
     half = math_reward(f"<answer>{value}.50</answer>", f"{value}.5")
     assert half["accuracy"] == 1.0
-### END HIDDEN TESTS
-
-# %% check accuracy_needs_the_answer points=1
-# Accuracy comes from the one answer, not from a number that stands elsewhere.
-cases = {
-    "<answer>12</answer>": 1,
-    "<think>7+5</think><answer>12</answer>": 1,
-    "7+5=<answer>12</answer>, I think": 1,
-    "<think>never closed <answer>12</answer>": 1,
-    "12": 0,
-    "<think>12</think>": 0,
-    "<answer>12": 0,
-    "<think>12</think><answer>11</answer>": 0,
-    "<answer>11</answer> no, 12": 0,
-    "<answer>12</answer><answer>11</answer>": 0,
-    "<answer>11</answer><answer>12</answer>": 0,
-    "<answer>12</answer><answer>12</answer>": 0,
-}
-paid = [math_reward(text, "12") for text in cases]
-paid = [reward.get("accuracy") if isinstance(reward, dict) else f"{reward!r}, which is no dict" for reward in paid]
-got = [[k, mine] for k, (mine, right) in enumerate(zip(paid, cases.values())) if mine != right]  # where it differs, and what it is
-for (text, right), mine in zip(cases.items(), paid):
-    assert mine == right, f"the right number is 12; for {text!r} accuracy is {mine}, expected {float(right)}. Which number did the model commit to?"
-### BEGIN HIDDEN TESTS
-draw = random.Random(SEED + 4)
-for _ in range(30):
     a, b = draw.sample(range(100), 2)
     for right, text in (
         (1.0, f"<answer>{a}</answer>"),
@@ -639,7 +638,7 @@ assert 40 < seen < 240
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### The pencil problem
+# ### The pencil problem (optional)
 #
 # *Three pencils cost 15 yuan. What does one cost?* Four answers; the fourth forgot the agreed format. With both rules
 # added up, what will the rewards be, and which advantages does notebook 1 give them?
@@ -655,16 +654,16 @@ sums = torch.tensor([sum(math_reward(text, "5").values()) for text in pencils])
 print(sums.tolist(), "->", [round(a, 4) for a in ((sums - sums.mean()) / sums.std(unbiased=False)).tolist()])
 
 # %% [markdown]
-# The rewards and the advantages are those of notebook 1's first group: the answer that breaks the format speaks loudest, although its
-# number is right.
+# The answer that breaks the format has by far the largest advantage, -1.7321 against .5774, although its number is right.
 #
-# You could add a third rule, "did it divide?", that pays for a `/` or the word *divide* in the think part. It would multiply the ways to earn
-# something, and each rule is a thing to please: the tag rule is satisfied by `<think></think>`, the division rule by `<think>/</think>`. A policy finds
-# such corners faster than you do. That is why the run below pays for accuracy alone: then nothing pays for thinking but being
-# right. A reward for the think tag would stage the discovery.
+# You could add a third rule, "did it divide?", that pays for a `/` or the word *divide* in the think part. Each rule is one more thing to please: the
+# tag rule is satisfied by `<think></think>`, the division rule by `<think>/</think>`, and a policy finds such corners faster than you do. That is why the
+# run below pays for accuracy alone: then nothing pays for thinking but being right.
 
 # %% [markdown]
-# ## Exercise: `token_log_probs`
+# ## From logits to numbers for the loss
+#
+# ### Exercise: `token_log_probs` (3 points, 15 minutes, ●●○)
 #
 # The model gives logits; the loss wants the log-probability of each token that was written.
 #
@@ -682,6 +681,10 @@ print(sums.tolist(), "->", [round(a, 4) for a in ((sums - sums.mean()) / sums.st
 #
 # - Gradients flow to the logits. The logits that come in are not changed.
 # - It stays finite for logits of any size: probabilities that underflow must not become $\log 0$.
+#
+# | what | this course | others |
+# |---|---|---|
+# | log-probs in the ratio and the KL | at the temperature of sampling: logits divided by it first | TRL and verl do the same; a script that samples at .8 and computes at 1 compares two distributions |
 #
 # <details><summary>A hint</summary>
 #
@@ -781,7 +784,7 @@ for temperature in (1.0, 0.7):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### What it costs to remember
+# ### What it costs to remember (optional)
 #
 # Two ways to the same numbers. `log_softmax` and then `gather` keeps a second tensor of the logits' size for the backward pass;
 # the gathered logit minus `logsumexp` keeps one number per token. With a vocabulary of 18 nobody cares. With one of
@@ -819,7 +822,7 @@ for name, way in ways.items():
 # Before `logsumexp`, a division by the temperature makes one more copy of the logits; real trainers skip it where the temperature is 1.
 
 # %% [markdown]
-# ## Temperature, top-k and top-p
+# ### Temperature, top-k and top-p (optional)
 #
 # Three knobs that every sampler has. Temperature reshapes the distribution; `token_log_probs` knows about it. Top-k keeps
 # the k most likely tokens, top-p the fewest that together reach probability p, and both throw the rest away.
@@ -829,27 +832,28 @@ for name, way in ways.items():
 
 # %% show knobs
 p = torch.tensor([0.45, 0.25, 0.12, 0.08, 0.05, 0.03, 0.02])
-cold = torch.softmax(p.log() / 0.5, -1)
+cold, warm = torch.softmax(p.log() / 0.5, -1), torch.softmax(p.log() / 1.5, -1)
 top_k = torch.where(torch.arange(7) < 3, p, 0) / p[:3].sum()
-reaches = p.cumsum(0) - p < 0.8  # the tokens needed to reach .8
+reaches = p.cumsum(0) - p < 0.85  # the tokens needed to reach .85
 top_p = torch.where(reaches, p, 0) / p[reaches].sum()
-fig, axes = plt.subplots(1, 4, figsize=(9, 2.4), sharey=True)
-for ax, q, title in zip(axes, (p, cold, top_k, top_p), ("temperature 1", "temperature 0.5", "top-k, k = 3", "top-p, p = 0.8")):
-    ax.bar(range(7), q, color=BLUE)
-    ax.plot(range(7), p, "o", color=ORANGE, ms=4)
+fig, axes = plt.subplots(1, 4, figsize=(9, 2.6), sharey=True)
+for ax, q, title in zip(axes, (cold, warm, top_k, top_p), ("temperature 0.5", "temperature 1.5", "top-k, k = 3", "top-p, p = 0.85")):
+    ax.bar(range(7), q, color=SKY, label="drawn from")
+    ax.plot(range(7), p, "o", color="black", ms=4, label="model, temperature 1")
     ax.set(title=title, xlabel="token", ylim=(0, 0.8))
-axes[0].set_ylabel("probability of being drawn")
+axes[0].set_ylabel("probability")
+axes[1].legend(fontsize=8, frameon=False)
 plt.show()
-print("ratio of the third token, drawn over model:", [round((q[2] / p[2]).item(), 2) for q in (p, cold, top_k, top_p)])
+print("ratio of the third token, drawn over model:", {name: round((q[2] / p[2]).item(), 2) for name, q in (("cold", cold), ("warm", warm), ("top-k", top_k), ("top-p", top_p))})
 
 # %% [markdown]
-# The bars are what is drawn from, the dots what the model says. Top-k and top-p draw the survivors *more* often than the model says, and
-# the others never. Then $\log \pi_{\text{old}}$ from the model is not the log-probability under which the token was drawn: the
-# ratio, and the KL, speak of another distribution than the samples come from. So we train on samples at temperature 1 with
+# The bars are what is drawn from, the dots what the model says at a temperature of 1. A low temperature sharpens, a high one flattens, and `token_log_probs` can follow
+# both. Top-k and top-p draw the survivors *more* often than the model says, and the others never: then $\log \pi_{\text{old}}$ from the model is not the log-probability under
+# which the token was drawn, and the ratio and the KL speak of another distribution than the samples come from. So we train on samples at temperature 1 with
 # neither, and leave the knobs for the day when the model is used.
 
 # %% [markdown]
-# ## Exercise: `response_mask`
+# ### Exercise: `response_mask` (2 points, 10 minutes, ●●○)
 #
 # Answers have different lengths; a tensor has one. Which tokens did the policy really choose?
 #
@@ -881,15 +885,19 @@ def response_mask(tokens, eos_id):
     ### END SOLUTION
 
 # %% check first_eos_counts points=1
-# The first EOS counts, and nothing after it.
-tokens = torch.tensor([[4, 9, 0, 0, 0], [9, 0, 0, 0, 0], [4, 5, 6, 9, 7], [0, 4, 0, 9, 3]])
-expected = torch.tensor([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 0]])
+# The first EOS counts, and nothing after it, not even where the padding is the EOS itself.
+tokens = torch.tensor([[4, 9, 0, 0, 0], [9, 0, 0, 0, 0], [4, 5, 6, 9, 7], [0, 4, 0, 9, 3], [4, 0, 9, 0, 9]])
+expected = {9: [[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 0]], 0: [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1] * 5, [1, 0, 0, 0, 0], [1, 1, 0, 0, 0]]}
 given = tokens.clone()
-got = response_mask(given, 9)
-assert torch.is_tensor(got) and got.shape == (4, 5), "expected a tensor of shape [4, 5], like the tokens"
-assert torch.equal(got.double(), expected.double()), f"with an EOS of 9, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Does the end itself count? Does what follows?"
-got = given  # as they are afterwards
-assert torch.equal(got, tokens), f"the tokens that came in were changed, to {got.tolist()}: which line writes into them?"
+got = [response_mask(given, eos) for eos in expected]
+for eos, mine in zip(expected, got):
+    assert torch.is_tensor(mine) and mine.shape == (5, 5), "expected a tensor of shape [5, 5], like the tokens"
+    for row, mask, right in zip(tokens.tolist(), mine.double().tolist(), expected[eos]):
+        assert mask == right, f"with an EOS of {eos} the answer {row} has the mask {right}, got {[int(x) for x in mask]}. Which EOS ended it? Does it count itself?"
+assert torch.equal(given, tokens), f"the tokens that came in were changed, to {given.tolist()}: which line writes into them?"
+got = response_mask(torch.zeros(1, 600, dtype=torch.int64), 0)  # a short answer beside a long one
+counted = got[0].nonzero().flatten().tolist()
+assert counted == [0], f"of 600 tokens, every one an EOS, only the first counts (place 0); got places {counted[:3]} and so on. How far can your count go?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
 for eos in (0, 3, 50):
@@ -903,15 +911,24 @@ for eos in (0, 3, 50):
         end = row.index(eos)
         assert [float(x) for x in mask] == [1.0] * (end + 1) + [0.0] * (10 - end)
     assert torch.equal(given, tokens)
+for room in (8, 8, 8, 700):
+    lengths = torch.randint(1, 9, (12,), generator=draw)
+    tokens = torch.randint(1, 9, (12, room), generator=draw)
+    for row, n in zip(tokens, lengths.tolist()):
+        row[n - 1 :] = 0
+    mine = response_mask(tokens.clone(), 0)
+    for mask, n in zip(mine.tolist(), lengths.tolist()):
+        assert [float(x) for x in mask] == [1.0] * n + [0.0] * (room - n)
 ### END HIDDEN TESTS
 
 # %% check answers_that_never_end points=1
 # An answer without an end counts whole.
 tokens = torch.tensor([[4, 5, 6, 7], [4, 9, 0, 0], [0, 0, 0, 0], [5, 6, 7, 9]])
-expected = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
+expected = [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
 got = response_mask(tokens.clone(), 9)
 assert torch.is_tensor(got) and got.shape == (4, 4), "expected a tensor of shape [4, 4], like the tokens"
-assert torch.equal(got.double(), expected.double()), f"with an EOS of 9, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Which rows never end?"
+for row, mask, right in zip(tokens.tolist(), got.double().tolist(), expected):
+    assert mask == right, f"with an EOS of 9 the answer {row} has the mask {right}, got {[int(x) for x in mask]}. Does it ever end?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
 endless = 0
@@ -925,26 +942,242 @@ for _ in range(10):
 assert 10 < endless < 190
 ### END HIDDEN TESTS
 
-# %% check padding_is_eos points=1
-# Where the padding is the EOS itself, only the first one counts.
-tokens = torch.tensor([[4, 5, 0, 0, 0], [0, 0, 0, 0, 0], [4, 0, 5, 0, 5], [4, 5, 6, 9, 8]])
-expected = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
-got = response_mask(tokens.clone(), 0)
-assert torch.is_tensor(got) and got.shape == (4, 5), "expected a tensor of shape [4, 5], like the tokens"
-assert torch.equal(got.double(), expected.double()), f"with an EOS of 0, {tokens.tolist()} has the mask {expected.tolist()}, got {got.long().tolist()}. Which EOS ended the answer?"
-got = response_mask(torch.zeros(1, 600, dtype=torch.int64), 0)  # a short answer beside a long one
-counted = got[0].nonzero().flatten().tolist()
-assert counted == [0], f"of 600 tokens, every one an EOS, only the first counts (place 0); got places {counted[:3]} and so on. How far can your count go?"
+# %% [markdown]
+# ## The rollout
+#
+# ### Exercise: `collect` (4 points, 20 minutes, ●●○)
+#
+# Supervised learning is handed its data. Reinforcement learning makes its own: the policy answers, a rule pays, and both together are the next
+# batch. This step is called the *rollout*, and nobody but the current policy can do it.
+#
+# | in | type | meaning |
+# |---|---|---|
+# | `policy` | model | the one that answers |
+# | `prompts` | `[B, P]`, integers | the prompts |
+# | `answers` | int | answers to each prompt, the size of a group: G |
+# | `reward` | function | list of texts, list of right answers (both `str`) → list of numbers |
+# | `temperature`, `draw` | float, generator | of sampling; passed on to `sample` |
+#
+# Returns the batch, a dict. With B prompts there are N = B x G answers; the whole texts have T tokens.
+#
+# | out | type | meaning |
+# |---|---|---|
+# | `"tokens"` | `[N, T]` | what `sample` gave: prompts and answers. Answers to one prompt stand together |
+# | `"prompt_length"` | int | P |
+# | `"mask"` | `[N, T - P]` | what `response_mask` says of the answers alone, with an EOS of `EOS` |
+# | `"rewards"` | `[N]`, float | what `reward` pays each answer, also where it pays whole numbers |
+# | `"group_ids"` | `[N]`, integers | equal for answers to one prompt, different for different prompts |
+#
+# Two prompts with three answers each: the ids are, for example, `[0, 0, 0, 1, 1, 1]`.
+#
+# - `sample`, `decode` and `totals` are given above. The texts are those of the answers, without their prompts. The right answer to a prompt is its total, as text: `"21"`.
+# - Sample once per batch: the answers that are paid must be the answers that are learnt from. `sample` records no gradient, and none is needed:
+#   the training step computes the log-probabilities again.
+# - New tensors go where the tokens are (`device=tokens.device`); on a CPU you will not notice, on a GPU the first sum of two devices stops the run.
+#
+# <details data-checks="answers_in_groups"><summary>A hint</summary>
+#
+# `sample` puts the answers to one prompt together. `torch.arange` numbers the prompts, and `repeat_interleave` is what repeats each number in place; `repeat` is not.
+#
+# </details>
+#
+# <details data-checks="paid_for_its_own"><summary>A hint</summary>
+#
+# B right answers and B x G texts: `totals` looks at the beginning of each row, so it can be asked about all N rows. `torch.tensor` makes integers of whole numbers unless
+# it is told a dtype.
+#
+# </details>
+#
+# <details data-checks="mask_of_the_answers"><summary>A hint</summary>
+#
+# `tokens[:, P:]` are the answers. A model may write `<pad>` in the midst of an answer, so padding does not tell where it ends.
+#
+# </details>
+
+# %% solution collect
+def collect(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """A rollout: the policy answers prompts [B, P] several times each, and a rule pays. Returns the batch of grpo_step."""
+    ### BEGIN SOLUTION
+    tokens, start = sample(policy, prompts, answers, temperature, draw), prompts.shape[1]
+    written = tokens[:, start:]
+    paid = reward(decode(written), [str(total) for total in totals(tokens).tolist()])
+    return {
+        "tokens": tokens,
+        "prompt_length": start,
+        "mask": response_mask(written, EOS),
+        "rewards": torch.as_tensor(paid, dtype=torch.float32, device=tokens.device),
+        "group_ids": torch.arange(len(prompts), device=tokens.device).repeat_interleave(answers),
+    }
+    ### END SOLUTION
+
+# %% given tiny_ground
+def tiny_policy(seed, places=24):
+    """A model so small that a step takes milliseconds, with opinions of its own."""
+    model, draw = TinyModel(width=8, layers=1, heads=2, places=places), torch.Generator().manual_seed(seed)
+    for name, p in model.named_parameters():
+        if p.dim() == 2:
+            p.data.normal_(0, 1.0 if name.startswith(("token", "place")) else 0.2, generator=draw)
+    return model
+
+
+def tokenised(texts, length):
+    """Texts -> tokens [N, length], padded on the right."""
+    rows = [[ID[token] for token in re.findall(r"<[^>]*>|.", text)] for text in texts]
+    return torch.tensor([row + [PAD] * (length - len(row)) for row in rows])
+
+
+def entry(batch, name, *shape):
+    """An entry of a batch, if it is a tensor of this shape."""
+    value = batch.get(name)
+    assert torch.is_tensor(value), f"batch[{name!r}] is {'missing' if value is None else type(value).__name__}; expected a tensor of shape {list(shape)}"
+    assert value.shape == shape, f"batch[{name!r}] has shape {list(value.shape)}, expected {list(shape)}"
+    return value
+
+
+WRITTEN = tokenised(["<answer>21</answer>", "<think>07,12</think><answer>12</answer>", "<answer>5</answer>", "1,2,3,4,5,6,", "<think><pad>7</think><answer><pad>30</answer>", "</answer>"], 12)
+
+# %% scenario tiny_rollout
+def tiny_rollout(prompts, answers, written=None, temperature=None, whole=False, seed=0):
+    """One call of collect with a tiny policy and a made-up reward: the batch, what `sample` was asked for and gave, what was paid.
+
+    written: answers [N, T] that `sample` is made to give. whole: the reward pays whole numbers.
+    """
+    global sample
+    policy, own, given = tiny_policy(seed, PROMPT + ROOM), torch.Generator().manual_seed(seed), sample
+    told = {"asked": [], "sampled": [], "texts": [], "answers": []}
+
+    def recorded(model, prompts, answers=1, temperature=1.0, draw=None, force=None):
+        tokens = given(model, prompts, answers, temperature, draw, force)
+        if written is not None:
+            rows = (torch.arange(len(tokens)) + sum(map(len, told["sampled"]))) % len(written)
+            tokens = torch.cat([tokens[:, : prompts.shape[1]], written[rows]], 1)
+        told["asked"].append({"the policy": model is policy, "temperature": float(temperature), "the generator": draw is own, "answers": len(tokens)})
+        told["sampled"].append(tokens.clone())
+        return tokens
+
+    def pay(texts, right):
+        told["texts"] += list(texts)
+        told["answers"] += list(right)
+        return [int(a) + len(t) if whole else 0.01 * int(a) + len(t) for t, a in zip(texts, right)]
+
+    try:
+        sample = recorded
+        batch = collect(policy, prompts, answers, pay, draw=own, **({} if temperature is None else {"temperature": temperature}))
+    finally:
+        sample = given
+    return told | {"batch": batch if isinstance(batch, dict) else {}}
+
+# %% check answers_in_groups points=1
+# Each prompt gets its answers, which stand together and share a group id.
+prompts = VERDICT[:3]
+told = tiny_rollout(prompts, 2, WRITTEN)
+got = batch = told["batch"]
+tokens = entry(batch, "tokens", 6, PROMPT + 12)
+right = torch.cat([prompts[[0, 0, 1, 1, 2, 2]], WRITTEN], 1)
+for i, (mine, text) in enumerate(zip(decode(tokens), decode(right))):
+    assert mine == text, f"with 3 prompts and 2 answers each row {i} of batch['tokens'] is {mine!r}, expected {text!r}"
+assert batch.get("prompt_length") == PROMPT, f"batch['prompt_length'] is {batch.get('prompt_length')!r}, expected {PROMPT}"
+ids = entry(batch, "group_ids", 6)
+same = [[a == b for b in ids.tolist()] for a in ids.tolist()]
+assert same == [[i // 2 == j // 2 for j in range(6)] for i in range(6)], f"with 3 prompts and 2 answers each the group ids are {ids.tolist()}; expected equal ids for rows 0 and 1, for 2 and 3, for 4 and 5, and no others, such as [0, 0, 1, 1, 2, 2]"
+got = tiny_rollout(prompts[:2], 3, WRITTEN)["batch"]
+ids = entry(got, "group_ids", 6).tolist()
+assert ids[0] == ids[1] == ids[2] != ids[3] == ids[4] == ids[5], f"with 2 prompts and 3 answers each the group ids are {ids}; expected for example [0, 0, 0, 1, 1, 1]"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED)
+for b, g, room in ((2, 5, 4), (4, 1, 7), (1, 3, 9)):
+    prompts, written = WATCH[torch.randperm(len(WATCH), generator=draw)[:b]], torch.randint(PAD, (b * g, room), generator=draw)
+    batch = tiny_rollout(prompts, g, written, seed=SEED % 1000)["batch"]
+    assert batch["prompt_length"] == PROMPT and batch["tokens"].shape == (b * g, PROMPT + room) and batch["group_ids"].shape == (b * g,)
+    for i in range(b * g):
+        assert batch["tokens"][i].tolist() == prompts[i // g].tolist() + written[i].tolist()
+        for j in range(b * g):
+            assert (batch["group_ids"][i] == batch["group_ids"][j]).item() == (i // g == j // g)
+### END HIDDEN TESTS
+
+# %% check paid_for_its_own points=1
+# Each answer is paid by its own text and its own right answer, in floats.
+prompts = VERDICT[:3]
+sums = [str(sum(map(int, text[:-1].split("+")))) for text in decode(prompts) for _ in range(2)]
+texts = [text.replace("<pad>", "") for text in decode(WRITTEN)]
+told = tiny_rollout(prompts, 2, WRITTEN)
+got = [told["answers"], told["batch"].get("rewards")]
+for i, mine in enumerate(told["texts"]):
+    assert i < 6 and mine == texts[i], f"text {i} that reward was given is {mine!r}, expected {texts[i] if i < 6 else 'none: there are 6'!r}. The answers alone, decoded, in their order"
+for i, mine in enumerate(told["answers"]):
+    assert i < 6 and mine == sums[i], f"right answer {i} that reward was given is {mine!r}, expected {sums[i] if i < 6 else 'none: there are 6'!r}, as text: the total of the prompt of answer {i}"
+rewards = entry(told["batch"], "rewards", 6)
+for i, (mine, text, right) in enumerate(zip(rewards.tolist(), texts, sums)):
+    assert abs(mine - 0.01 * int(right) - len(text)) < 1e-4, f"the reward of answer {i} is {mine:.2f}, but {0.01 * int(right) + len(text):.2f} was paid for it"
+got = tiny_rollout(prompts[:2], 3, WRITTEN, whole=True)["batch"]  # a reward may pay whole numbers
+rewards = entry(got, "rewards", 6)
+assert rewards.is_floating_point(), f"where the reward pays whole numbers batch['rewards'] is of {rewards.dtype}, expected floats: integers have no mean"
+sums = [str(sum(map(int, text[:-1].split("+")))) for text in decode(prompts[:2]) for _ in range(3)]
+right = [float(int(a) + len(t)) for a, t in zip(sums, texts)]
+assert rewards.tolist() == right, f"with 2 prompts and 3 answers each the rewards are {rewards.tolist()}, but {right} was paid"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 1)
+for b, g, room in ((2, 5, 4), (4, 2, 7), (3, 3, 9)):
+    prompts, written = WATCH[torch.randperm(len(WATCH), generator=draw)[:b]], torch.randint(PAD, (b * g, room), generator=draw)
+    told = tiny_rollout(prompts, g, written, seed=SEED % 1000)
+    rewards = told["batch"]["rewards"]
+    assert rewards.is_floating_point() and rewards.shape == (b * g,) and not rewards.requires_grad
+    for i in range(b * g):
+        total = sum(int(VOCAB[t]) * 10 ** (DIGITS - 1 - k % (DIGITS + 1)) for k, t in enumerate(prompts[i // g].tolist()) if k % (DIGITS + 1) < DIGITS)
+        assert abs(rewards[i].item() - 0.01 * total - len("".join(VOCAB[t] for t in written[i].tolist()))) < 1e-3
+### END HIDDEN TESTS
+
+# %% check mask_of_the_answers points=1
+# The mask is that of the answers, up to their first end.
+prompts = VERDICT[:3]
+got = tiny_rollout(prompts, 2, WRITTEN)["batch"]
+mask = entry(got, "mask", 6, 12)
+for i, (mine, n) in enumerate(zip(mask.double().tolist(), (4, 11, 3, 12, 9, 1))):
+    right = [1] * n + [0] * (12 - n)
+    assert mine == right, f"answer {i} is {decode(WRITTEN)[i]!r}{' with two <pad> inside' if i == 4 else ''}; its mask is {[int(x) for x in mine]}, expected {right}"
+late = WRITTEN.clone()
+late[2, 5:], late[5, 7] = ID["3"], EOS  # more text after the end
+got = tiny_rollout(prompts[:2], 3, late)["batch"]
+mask = entry(got, "mask", 6, 12)
+counts = mask.double().sum(1).tolist()
+assert counts == [4, 11, 3, 12, 9, 1], f"where text follows after an end the mask counts {[int(n) for n in counts]} tokens, expected [4, 11, 3, 12, 9, 1]"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 2)
-for room in (8, 8, 8, 700):
-    lengths = torch.randint(1, 9, (12,), generator=draw)
-    tokens = torch.randint(1, 9, (12, room), generator=draw)
-    for row, n in zip(tokens, lengths.tolist()):
-        row[n - 1 :] = 0
-    mine = response_mask(tokens.clone(), 0)
-    for mask, n in zip(mine.tolist(), lengths.tolist()):
-        assert [float(x) for x in mask] == [1.0] * n + [0.0] * (room - n)
+for b, g, room in ((2, 5, 9), (4, 2, 7), (3, 4, 16)):
+    prompts, written = WATCH[torch.randperm(len(WATCH), generator=draw)[:b]], torch.randint(len(VOCAB), (b * g, room), generator=draw)
+    written[torch.rand(b * g, room, generator=draw) < 0.1] = EOS
+    mask = tiny_rollout(prompts, g, written, seed=SEED % 1000)["batch"]["mask"]
+    for row, mine in zip(written.tolist(), mask.tolist()):
+        n = row.index(EOS) + 1 if EOS in row else room
+        assert [float(x) for x in mine] == [1.0] * n + [0.0] * (room - n)
+### END HIDDEN TESTS
+
+# %% check sampled_as_asked points=1
+# The policy is sampled once, at the temperature asked, with the generator that came.
+prompts = VERDICT[:3]
+for temperature in (0.7, None):
+    told = tiny_rollout(prompts, 2, temperature=temperature)
+    got = told["asked"]
+    asked, right = told["asked"], temperature or 1.0
+    assert asked, "collect did not call sample, which is given above"
+    assert all(call["the policy"] for call in asked), "sample was given another model than the policy that came"
+    off = [call["temperature"] for call in asked if call["temperature"] != right]
+    assert not off, f"asked for a temperature of {right}{'' if temperature else ' (the default)'}, collect sampled at {off[0]}"
+    assert all(call["the generator"] for call in asked), "the generator `draw` did not reach sample: the same seed would not give the same run"
+    count = sum(call["answers"] for call in asked)
+    assert count == 6, f"for 3 prompts with 2 answers each {count} answers were sampled, expected 6: those that are paid are those that are learnt from"
+    given, tokens = torch.cat([F.pad(t, (0, PROMPT + ROOM - t.shape[1]), value=PAD) for t in told["sampled"]]), told["batch"].get("tokens")
+    got = [told["asked"], tokens]
+    assert torch.is_tensor(tokens) and tokens.shape[0] == 6 and torch.equal(tokens, given[:, : tokens.shape[1]]), "batch['tokens'] are not those that sample gave"
+### BEGIN HIDDEN TESTS
+draw = torch.Generator().manual_seed(SEED + 3)
+for temperature, g in ((0.0, 3), (1.3, 4), (0.5, 2)):
+    prompts = WATCH[torch.randperm(len(WATCH), generator=draw)[:4]]
+    told = tiny_rollout(prompts, g, temperature=temperature, seed=int(torch.randint(10**6, (1,), generator=draw)))
+    assert all(call["the policy"] and call["the generator"] and call["temperature"] == temperature for call in told["asked"])
+    assert sum(call["answers"] for call in told["asked"]) == 4 * g
+    given, tokens = torch.cat([F.pad(t, (0, PROMPT + ROOM - t.shape[1]), value=PAD) for t in told["sampled"]]), told["batch"]["tokens"]
+    assert tokens.shape[0] == 4 * g and torch.equal(tokens, given[:, : tokens.shape[1]])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1041,7 +1274,9 @@ arrives("gae_advantages", "rewards 0, 0, 1 and values .5, .5, .5, 0", lambda: ga
 arrives("adapt_beta", "beta .04, kl .2, target .1", lambda: [adapt_beta(0.04, 0.2, 0.1)], [0.04 * math.exp(0.1)])
 
 # %% [markdown]
-# ## Exercise: `grpo_step`
+# ## The update
+#
+# ### Exercise: `grpo_step` (7 points, 35 minutes, ●●●)
 #
 # Everything meets here. One batch of answers comes in, the policy moves a few times, and the numbers to watch come out.
 #
@@ -1049,19 +1284,17 @@ arrives("adapt_beta", "beta .04, kl .2, target .1", lambda: [adapt_beta(0.04, 0.
 # |---|---|---|
 # | `policy`, `reference` | models | the one that learns; the one that it must not run away from (frozen) |
 # | `optimizer` | `torch.optim` | holds the policy's parameters |
-# | `batch["tokens"]` | `[N, T]` | prompts and answers, one text a row |
-# | `batch["prompt_length"]` | int | how many tokens of each row are prompt |
-# | `batch["mask"]` | `[N, T - prompt_length]` | what `response_mask` gave |
-# | `batch["rewards"]`, `batch["group_ids"]` | `[N]` | one per answer |
-# | `inner_epochs`, `clip_range`, `beta` | numbers | updates per batch, and the two leashes |
+# | `batch` | dict | what `collect` gave, its answers in any order |
+# | `inner_epochs`, `clip_range`, `beta` | numbers | updates per batch, and the two limits |
 #
-# Changes the policy and returns the metrics that `grpo_objective` gave in the **last** inner epoch.
+# Changes the policy and returns the metrics that `grpo_objective` gave in the **last** inner epoch. The checks look at each step by itself:
 #
-# 1. Advantages from the rewards of the whole batch, before anything is split.
-# 2. Log-probabilities of the answer tokens by `response_logits(model, tokens, prompt_length)` and your `token_log_probs`: those of the
-#    reference and the old ones of the policy *once*, without gradient, before the first update.
-# 3. In each inner epoch: the policy's log-probabilities anew, the objective (the default aggregation), then: gradients to zero, backward,
-#    the norm of the gradient clipped at 1 (`nn.utils.clip_grad_norm_`), one step of the optimizer.
+# 1. `group_advantages` gets the rewards of the whole batch, before anything is split.
+# 2. Log-probabilities of the answers' tokens: `response_logits(model, tokens, prompt_length)`, then your `token_log_probs`. The logits at one place
+#    chose the *next* token; `response_logits` has done this shift by one.
+# 3. Those of the reference, and the *old* ones of the policy: once, without gradient, before the first update.
+# 4. In each inner epoch: the policy's log-probabilities anew, and `grpo_objective` with the default aggregation.
+# 5. Then the update: gradients to zero, backward, the norm of the gradient clipped at 1 (`nn.utils.clip_grad_norm_`), one step of the optimizer.
 #
 # Whatever stands in `.grad` when the batch comes has no say in it, and the batch is as it was afterwards.
 #
@@ -1071,10 +1304,29 @@ arrives("adapt_beta", "beta .04, kl .2, target .1", lambda: [adapt_beta(0.04, 0.
 # If memory is short you may split the answers into micro-batches, as long as the sum of their gradients is the gradient of the
 # whole batch: weigh each part by its share of answers.
 #
-# <details><summary>A hint</summary>
+# <details data-checks="advantages_of_the_whole_batch"><summary>A hint</summary>
 #
-# The order decides. Old log-probabilities that are computed again after an update are new ones: the ratio is 1 for ever and nothing is
-# ever clipped. Gradients add up until somebody sets them to zero.
+# Advantages come back in the order of the rewards. One call, with the rewards and ids as they are in the batch, is all it takes.
+#
+# </details>
+#
+# <details data-checks="what_the_objective_gets"><summary>A hint</summary>
+#
+# Write a small function that gives a model's log-probabilities of the answers' tokens, and call it for policy and reference. The answers begin at `prompt_length` in
+# `tokens`, and nothing needs to be cut from what `response_logits` gives.
+#
+# </details>
+#
+# <details data-checks="old_stays_old"><summary>A hint</summary>
+#
+# Old log-probabilities that are computed again after an update are new ones: the ratio is 1 for ever and nothing is ever clipped. If they are not cut from the
+# graph, the gradient of the ratio cancels.
+#
+# </details>
+#
+# <details data-checks="one_update next_batch norm_of_one"><summary>A hint</summary>
+#
+# Gradients add up until somebody sets them to zero. The order decides: zero, backward, clip the norm, step.
 #
 # </details>
 
@@ -1116,15 +1368,6 @@ def drawn(seed):
     return int(torch.randint(10**6, (1,), generator=torch.Generator().manual_seed(seed)))
 
 
-def tiny_policy(seed):
-    """A model so small that a step takes milliseconds, with opinions of its own."""
-    model, draw = TinyModel(width=8, layers=1, heads=2), torch.Generator().manual_seed(seed)
-    for name, p in model.named_parameters():
-        if p.dim() == 2:
-            p.data.normal_(0, 1.0 if name.startswith(("token", "place")) else 0.2, generator=draw)
-    return model
-
-
 def tiny_batch(seed, prompt_length=5, room=4):
     """Ten answers to three prompts, mixed up, of different lengths; after their ends stand tokens that must not count."""
     draw = torch.Generator().manual_seed(seed)
@@ -1141,248 +1384,312 @@ def tiny_batch(seed, prompt_length=5, room=4):
         "group_ids": group_ids,
     }
 
+
+ROWS = ("log_probs_new", "log_probs_old", "ref_log_probs", "advantages", "mask")  # what grpo_objective gets for each answer
+
+
+def reached_objective(told, update, expected, mask, by="log_probs_new"):
+    """What reached grpo_objective between two updates, micro-batches put together in the order of the batch.
+
+    expected: what `by` should be [N, T]; answers are recognised by it. Calls without a gradient (for metrics) are left out, where others are left.
+    """
+    calls = [call for call in told["objective"] if call["updates"] == update]
+    calls = [call for call in calls if "log_probs_new" in call["needs gradient"]] or calls
+    assert calls, f"grpo_objective was not called {'before the first update' if not update else f'after update {update}'}"
+    whole = {name: torch.cat([call[name] for call in calls]) for name in ROWS}
+    count = len(whole["advantages"])
+    assert count == len(mask), f"{count} answers reached grpo_objective in an inner epoch, expected all {len(mask)}"
+    far = torch.cdist(torch.where(mask, expected, 0.0), torch.where(whole["mask"].bool(), whole[by], 0.0))
+    order = far.argmin(1)
+    if len(set(order.tolist())) == count and (far.amin(1) < 1e-3).all():
+        whole = {name: value[order] for name, value in whole.items()}
+    return whole | {name: calls[0][name] for name in ("clip_range", "beta", "aggregate")}
+
+
+def handed_on(told):
+    """Looks whether the metrics that came back are those that grpo_objective gave, where it was called once for the last update."""
+    calls = [call for call in told["objective"] if call["updates"] == told["updates"] - 1]
+    kl = told["metrics"][-1].get("kl", math.nan)
+    assert len(calls) != 1 or abs(kl - calls[0]["kl"]) < 1e-5, f"grpo_step returned metrics with a kl of {kl:.4f}; grpo_objective gave {calls[0]['kl']:.4f} in the last inner epoch"
+    assert math.isfinite(kl), "grpo_step returned no metrics with an entry 'kl'. Is a return missing?"
+    assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
+
 # %% scenario tiny_training
-def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2, left_over=None, away=1.0):
-    """A few calls of grpo_step on a tiny policy: what each changed in its parameters, and the metrics it gave.
+def tiny_training(batches, seed=0, lr=0.1, inner_epochs=1, clip_range=0.2, beta=0.2, left_over=None, away=1.0, simple=None):
+    """A few calls of grpo_step on a tiny policy: what each changed in its parameters, the metrics it gave, what it called with what.
 
     left_over: a number that stands everywhere in the gradients before the first call.
     away: what the reference's logits are multiplied by; 30 puts it more than 10 nats per token away.
+    simple: in the place of grpo_objective stands a loss that needs nothing but the new log-probs, minus `simple` times their mean.
     """
+    global group_advantages, grpo_objective
     policy, reference = tiny_policy(seed), tiny_policy(seed + 1).requires_grad_(False)
     reference.head.weight.data *= away
     optimizer, before = torch.optim.SGD(policy.parameters(), lr), flat(reference)
     for p in policy.parameters():
         p.grad = None if left_over is None else torch.full_like(p, left_over)
-    told, came = {"changes": [], "metrics": []}, copy.deepcopy(batches)
-    for batch in batches:
-        start = flat(policy)
-        metrics = grpo_step(policy, reference, optimizer, batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
-        told["changes"].append(flat(policy) - start)
-        told["metrics"].append({k: float(v) for k, v in metrics.items()} if isinstance(metrics, dict) else {})
+    told, came, brought = {"changes": [], "metrics": [], "advantages": [], "objective": [], "updates": 0}, copy.deepcopy(batches), (group_advantages, grpo_objective)
+
+    def data(value):
+        return value.detach().clone() if torch.is_tensor(value) else value
+
+    def count(*_):
+        told["updates"] += 1
+
+    def recorded_advantages(*args, **kwargs):
+        called = dict(zip(("rewards", "group_ids"), args)) | kwargs
+        told["advantages"].append([data(called[name]) for name in ("rewards", "group_ids")])
+        return brought[0](*args, **kwargs)
+
+    def recorded_objective(*args, **kwargs):
+        called = {"clip_range": 0.2, "beta": 0.04, "aggregate": "sequence"} | dict(zip((*ROWS, "clip_range", "beta", "aggregate"), args)) | kwargs
+        gradients = [name for name in ROWS if torch.is_tensor(called[name]) and called[name].requires_grad]
+        if simple is None:
+            loss, metrics = brought[1](*args, **kwargs)
+        else:
+            new = called["log_probs_new"]
+            loss, metrics = -simple * new.mean(), {"policy_loss": -new.detach().mean(), "kl": new.detach().square().mean(), "clip_fraction": 0.0}
+        told["objective"].append({name: data(value) for name, value in called.items()} | {"updates": told["updates"], "needs gradient": gradients, "kl": float(metrics["kl"])})
+        return loss, metrics
+
+    optimizer.register_step_post_hook(count)
+    try:
+        group_advantages, grpo_objective = recorded_advantages, recorded_objective
+        for batch in batches:
+            start = flat(policy)
+            metrics = grpo_step(policy, reference, optimizer, batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
+            told["changes"].append(flat(policy) - start)
+            told["metrics"].append({k: float(v) for k, v in metrics.items()} if isinstance(metrics, dict) else {})
+    finally:
+        group_advantages, grpo_objective = brought
     told["reference_moved"] = float((flat(reference) - before).abs().max())
     told["overwritten"] = [k for a, b in zip(batches, came) for k in b if not torch.equal(torch.as_tensor(a[k]), torch.as_tensor(b[k]))]
     return told
 
-# %% check one_update points=2
-# One update moves the policy the right way, and by the right amount.
-told = tiny_training([tiny_batch(1)])
-change, kl = told["changes"][0], told["metrics"][0].get("kl", math.nan)
-got = {"change": change, "kl": kl}
-assert change.norm() > 0, "the policy did not move at all. Does a gradient reach its parameters, and does the optimizer take its step?"
-assert told["reference_moved"] == 0, "the reference moved; only the policy learns"
-assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
-assert abs(change.norm() - 0.082) < 2e-4, f"the policy moved by {change.norm():.4f} in all, expected 0.082. Look at the size of the loss: mask, mean, beta, the clipped norm"
-assert torch.allclose(change[-144:-141], torch.tensor([-0.00132, 0.00012, 0.00442]), atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in change[-144:-141].tolist()]}, expected [-0.00132, 0.00012, 0.00442]. Which way does the loss point, and is every advantage with its own answer?"
-assert abs(kl - 0.5414) < 2e-4, f"metrics['kl'] is {kl:.4f}, expected 0.5414. Return what grpo_objective gave, with the reference's log-probabilities in their place"
-many = {k: torch.cat([v] * 26) if torch.is_tensor(v) else v for k, v in tiny_batch(1).items()}  # every answer 26 times
-told = tiny_training([many])
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-off = (got["change"] - change).norm()
-assert off < 2e-4, f"with 26 copies of every answer, 260 in all, the update should stay what it was; it is off by {off:.4f}. If you split the batch, how much does each part weigh?"
-assert abs(got["kl"] - 0.5414) < 2e-4, f"with 26 copies of every answer metrics['kl'] is {got['kl']:.4f}, expected 0.5414 as with one"
+# %% check advantages_of_the_whole_batch points=1
+# Step 1: the advantages come from the whole batch, and each reaches the objective with its own answer.
+batch, policy = tiny_batch(1), tiny_policy(0)
+batch["rewards"][batch["group_ids"] == 9] = 1.0  # one group of three without a signal: it stays in the batch
+right, answers = group_advantages(batch["rewards"], batch["group_ids"]), batch["tokens"][:, 5:, None]
+policys = policy(batch["tokens"])[:, 4:-1].log_softmax(-1).gather(-1, answers)[..., 0].detach()
+told = tiny_training([copy.deepcopy(batch)])
+got = told["advantages"]
+assert got, "grpo_step never called group_advantages, which you brought along"
+for rewards, ids in got:
+    assert len(rewards) == 10, f"the rewards of {len(rewards)} answers reached group_advantages at a time; expected all 10 of the batch, before anything is split"
+    pairs, expected = (sorted(zip(b.tolist(), a.tolist())) for a, b in ((rewards, ids), (batch["rewards"], batch["group_ids"])))
+    assert pairs == expected, f"rewards {rewards.tolist()} with ids {ids.tolist()} reached group_advantages; expected {batch['rewards'].tolist()} with {batch['group_ids'].tolist()}"
+reached = reached_objective(told, 0, policys, batch["mask"])
+got = reached["advantages"]
+assert got.shape == (10,), f"advantages of shape {list(got.shape)} reached grpo_objective, expected [10]"
+for i, (mine, a) in enumerate(zip(got.tolist(), right.tolist())):
+    assert abs(mine - a) < 1e-4, f"the advantage of answer {i} reached grpo_objective as {mine:.4f}; group_advantages gives {a:.4f} for it"
+got = told["metrics"]
+handed_on(told)
 ### BEGIN HIDDEN TESTS
-def by_hand(batch, beta, seed):
-    """The first update, token by token, at a learning rate of 1, and the mean k3. Nothing has moved: the ratio is 1, nothing is clipped."""
-    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
-    rewards, ids, start = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
-    loss, kls = 0.0, []
-    for text, keep, reward, mine in zip(batch["tokens"], batch["mask"].tolist(), rewards, ids):
+for k, p, room in ((80, 3, 5), (81, 8, 3)):
+    batch, policy = tiny_batch(SEED + k, p, room), tiny_policy(drawn(SEED + k))
+    policys = policy(batch["tokens"])[:, p - 1 : -1].log_softmax(-1).gather(-1, batch["tokens"][:, p:, None])[..., 0].detach()
+    told = tiny_training([batch], seed=drawn(SEED + k))
+    assert told["advantages"] and all(len(rewards) == 10 for rewards, _ in told["advantages"])
+    rewards, ids = batch["rewards"].tolist(), batch["group_ids"].tolist()
+    for a, reward, mine in zip(reached_objective(told, 0, policys, batch["mask"])["advantages"].tolist(), rewards, ids):
         group = [r for r, g in zip(rewards, ids) if g == mine]
         mean = sum(group) / len(group)
         std = (sum((r - mean) ** 2 for r in group) / len(group)) ** 0.5
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [start + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-            slope = beta * (1 - math.exp(d)) - (reward - mean) / max(std, 1e-6)  # of the loss, by this log-probability
-            loss = loss + slope * now[t - 1, text[t]] / sum(keep) / len(ids)
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
-    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
-
-
-for k, p, room in ((10, 3, 5), (11, 8, 3)):
-    batch = tiny_batch(SEED + k, p, room)
-    right, kl_by_hand = by_hand(batch, 0.1, drawn(SEED + k))
-    told = tiny_training([batch], seed=drawn(SEED + k), lr=0.3, beta=0.1)
-    assert (told["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
-    assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
-    assert told["reference_moved"] == 0
-    many = {name: torch.cat([x] * 26) if torch.is_tensor(x) else x for name, x in batch.items()}
-    assert (tiny_training([many], seed=drawn(SEED + k), lr=0.3, beta=0.1)["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
+        assert abs(a - (reward - mean) / max(std, 1e-6)) < 1e-3
+    handed_on(told)
 ### END HIDDEN TESTS
 
-# %% check next_batch points=1
-# The next batch starts from clean gradients.
-told = tiny_training([tiny_batch(1), tiny_batch(2)], left_over=1.0)  # as if somebody had called backward before
-got = {"change": torch.stack(told["changes"]), "kl": told["metrics"][1].get("kl", math.nan)}
-sizes = [round(change.norm().item(), 4) for change in got["change"]]
-assert abs(sizes[0] - 0.082) < 3e-4 and abs(sizes[1] - 0.0691) < 3e-4, f"with two batches the policy moved by {sizes[0]} and by {sizes[1]}, expected 0.082 and 0.0691. What is left in the gradients from before?"
-assert abs(got["kl"] - 0.3149) < 2e-4, f"metrics['kl'] of the second batch is {got['kl']:.4f}, expected 0.3149"
+# %% check what_the_objective_gets points=1
+# Steps 2 and 4: the log-probs of the answers' own tokens reach the objective, with mask, clip range and beta.
+batch, models = tiny_batch(2), {"policy": tiny_policy(0), "reference": tiny_policy(1)}
+known = {name: m(batch["tokens"])[:, 4:-1].log_softmax(-1).gather(-1, batch["tokens"][:, 5:, None])[..., 0].detach() for name, m in models.items()}
+told = tiny_training([copy.deepcopy(batch)], clip_range=0.15, beta=0.3)
+reached = reached_objective(told, 0, known["policy"], batch["mask"])
+got = [reached[name] for name in ROWS] + [reached["clip_range"], reached["beta"]]
+assert torch.equal(reached["mask"].bool(), batch["mask"]), f"the mask that reached grpo_objective counts {reached['mask'].long().sum(1).tolist()} tokens of the ten answers, expected {batch['mask'].sum(1).tolist()}, as in the batch"
+for name, whose in (("log_probs_new", "policy"), ("log_probs_old", "policy"), ("ref_log_probs", "reference")):
+    mine, right = reached[name], known[whose]
+    assert mine.shape == right.shape, f"{name} of shape {list(mine.shape)} reached grpo_objective, expected {list(right.shape)}: one for each token of the answers"
+    same = {w: torch.allclose(mine[batch["mask"]], known[w][batch["mask"]], atol=1e-4) for w in known}
+    other = next((w for w in same if same[w]), None)
+    assert other in (None, whose), f"{name} that reached grpo_objective are those of the {other}, expected those of the {whose}"
+    first = [[round(x, 3) for x in t[0].tolist()] for t in (mine, right)]
+    assert same[whose], f"{name} of answer 0 reached grpo_objective as {first[0]}, expected {first[1]} (at a temperature of 1). Does each token meet the logits that chose it? The shift by one is done already"
+assert reached["clip_range"] == 0.15, f"grpo_step was called with a clip_range of 0.15; grpo_objective got {reached['clip_range']}"
+assert reached["beta"] == 0.3, f"grpo_step was called with a beta of 0.3; grpo_objective got {reached['beta']}"
+assert reached["aggregate"] == "sequence", f"grpo_objective was asked for the aggregation {reached['aggregate']!r}, expected its default, 'sequence'"
+got = told["metrics"]
+handed_on(told)
 ### BEGIN HIDDEN TESTS
-def by_hand(batch, beta, seed):
-    """The first update, token by token, at a learning rate of 1, and the mean k3. Nothing has moved: the ratio is 1, nothing is clipped."""
-    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
-    rewards, ids, start = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
-    loss, kls = 0.0, []
-    for text, keep, reward, mine in zip(batch["tokens"], batch["mask"].tolist(), rewards, ids):
-        group = [r for r, g in zip(rewards, ids) if g == mine]
-        mean = sum(group) / len(group)
-        std = (sum((r - mean) ** 2 for r in group) / len(group)) ** 0.5
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [start + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-            slope = beta * (1 - math.exp(d)) - (reward - mean) / max(std, 1e-6)  # of the loss, by this log-probability
-            loss = loss + slope * now[t - 1, text[t]] / sum(keep) / len(ids)
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
-    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
-
-
-seed = drawn(SEED + 20)
-batches = [tiny_batch(SEED + k) for k in (20, 21, 20)]
-told = tiny_training(batches, seed=seed, lr=3e-4, beta=0.1, left_over=0.5)  # so slow that the policy stays where it is
-assert len(told["changes"]) == len(told["metrics"]) == 3
-for batch, change, metrics in zip(batches, told["changes"], told["metrics"]):
-    right, kl_by_hand = by_hand(batch, 0.1, seed)
-    assert (change / 3e-4 - right).norm() < 0.03 * right.norm()
-    assert abs(metrics["kl"] - kl_by_hand) < 5e-3 * kl_by_hand
+for k, p, room in ((90, 3, 5), (91, 8, 3)):
+    batch, models = tiny_batch(SEED + k, p, room), (tiny_policy(drawn(SEED + k)), tiny_policy(drawn(SEED + k) + 1))
+    policys, references = (torch.zeros(10, room) for _ in models)
+    for model, into in zip(models, (policys, references)):
+        for i in range(10):
+            logits = model(batch["tokens"][i : i + 1])[0].detach()
+            for t in range(room):
+                into[i, t] = (logits[p + t - 1] - logits[p + t - 1].logsumexp(0))[batch["tokens"][i, p + t]]
+    told = tiny_training([batch], seed=drawn(SEED + k), clip_range=0.07, beta=0.11)
+    reached = reached_objective(told, 0, policys, batch["mask"])
+    assert torch.equal(reached["mask"].bool(), batch["mask"]) and (reached["clip_range"], reached["beta"], reached["aggregate"]) == (0.07, 0.11, "sequence")
+    for name, right in (("log_probs_new", policys), ("log_probs_old", policys), ("ref_log_probs", references)):
+        assert torch.allclose(reached[name][batch["mask"]], right[batch["mask"]], atol=1e-3)
+    handed_on(told)
 ### END HIDDEN TESTS
 
 # %% check old_stays_old points=1
-# Over several inner epochs the old log-probabilities stay the old ones.
+# Step 3: over several inner epochs the old log-probs stay the old ones, and the new ones do not.
 told = tiny_training([tiny_batch(1)], inner_epochs=4, lr=1.0, clip_range=0.1, beta=0.05)
-once = tiny_training([tiny_batch(1)], beta=0.05)["metrics"][0].get("kl", math.nan)
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-size = got["change"].norm()
-assert abs(size - 0.7021) < 2e-3, f"in four inner epochs with a clip_range of 0.1 the policy moved by {size:.4f}, expected 0.7021. Is there an update in each, what does the ratio compare with after the first, and where is it clipped?"
-assert abs(once - 0.5414) < 2e-4, f"metrics['kl'] of a single inner epoch is {once:.4f}, expected 0.5414"
-one, three = (tiny_training([tiny_batch(1)], inner_epochs=n, lr=1e-3, away=30.0)["changes"][0] for n in (1, 3))  # steps so small that they are alike
-got = {"change": three}
-times = three.norm() / one.norm()
-assert abs(times - 3) < 0.1, f"with a reference far away three inner epochs move the policy {times:.2f} times as far as one, expected 3 times. Every inner epoch makes its step, however large the KL"
+got = [told["updates"], *([call[name] for call in told["objective"] for name in ("log_probs_old", "log_probs_new")])]
+assert told["updates"] == 4, f"in four inner epochs the number of steps that the optimizer took is {told['updates']}, expected 4"
+for call in told["objective"]:
+    assert "log_probs_old" not in call["needs gradient"], "log_probs_old carry a gradient: they are constants, cut from the graph"
+    assert "ref_log_probs" not in call["needs gradient"], "ref_log_probs carry a gradient: they are constants"
+for k in range(4):
+    calls = [call for call in told["objective"] if call["updates"] == k]
+    assert calls, f"grpo_objective was not called in inner epoch {k + 1}: each looks at the policy as it is then"
+    old, new = (torch.cat([call[name] for call in calls])[:10].sort(0).values for name in ("log_probs_old", "log_probs_new"))  # in any order of answers
+    if k:
+        assert not torch.equal(new, last), f"log_probs_new of inner epoch {k + 1} are those of the epoch before, although the policy moved"
+        assert torch.allclose(old, constant), f"log_probs_old have a mean of {old.mean():.4f} in inner epoch {k + 1} and of {constant.mean():.4f} in the first: they are those from before the first update, computed once"
+    last, constant = new, constant if k else old
+got = told["metrics"]
+handed_on(told)
+told = tiny_training([tiny_batch(1)], inner_epochs=3, lr=1e-3, away=30.0)
+got = told["changes"]
+assert told["updates"] == 3, f"with a reference far away the number of updates in three inner epochs is {told['updates']}, expected 3: every inner epoch makes its step, however large the KL"
 ### BEGIN HIDDEN TESTS
-def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
-    """The same update, answer by answer and token by token: change of the parameters and the first mean k3."""
-    policy, reference = tiny_policy(seed), tiny_policy(seed + 1)
-    start, parameters = flat(policy), list(policy.parameters())
-    rewards, ids, p = batch["rewards"].tolist(), batch["group_ids"].tolist(), batch["prompt_length"]
-
-    def log_probs(model, i):  # of the answer of text i, all by itself
-        logits = model(batch["tokens"][i : i + 1])[0]
-        return [(logits[t - 1] - logits[t - 1].logsumexp(0))[batch["tokens"][i, t]] for t in own[i]]
-
-    own = [[p + t for t, m in enumerate(row) if m] for row in batch["mask"].tolist()]
-    groups = [[r for r, g in zip(rewards, ids) if g == mine] for mine in ids]
-    with torch.no_grad():
-        ref, old = ([log_probs(m, i) for i in range(len(own))] for m in (reference, policy))
-    seen = []
-    for _ in range(inner_epochs):
-        loss, kls = 0.0, []
-        for i, ts in enumerate(own):
-            mean = sum(groups[i]) / len(groups[i])
-            std = (sum((r - mean) ** 2 for r in groups[i]) / len(groups[i])) ** 0.5
-            advantage = (rewards[i] - mean) / max(std, 1e-6)
-            for k, now in enumerate(log_probs(policy, i)):
-                ratio = (now - old[i][k]).exp()
-                worse = min(ratio * advantage, ratio.clamp(1 - clip_range, 1 + clip_range) * advantage, key=torch.Tensor.item)
-                away = (ref[i][k] - now).exp() - 1 - (ref[i][k] - now)
-                kls.append(away.item())
-                loss = loss - (worse - beta * away) / len(ts) / len(own)
-        seen.append(sum(kls) / len(kls))
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        gradients = [torch.zeros_like(q) if g is None else g for g, q in zip(gradients, parameters)]
-        norm = sum((g**2).sum() for g in gradients) ** 0.5
-        with torch.no_grad():
-            for q, g in zip(parameters, gradients):
-                q -= lr * g / max(1.0, norm.item())
-    return flat(policy) - start, seen[0]
-
-
-for k, clip_range in ((30, 0.2), (31, 0.1)):
-    batch = tiny_batch(SEED + k)
-    right, first = by_loops(batch, 3, clip_range, 0.02, 1.0, drawn(SEED + k))
-    assert (tiny_training([batch], drawn(SEED + k), 1.0, 3, clip_range, 0.02)["changes"][0] - right).norm() < 2e-3 * right.norm()
-    assert abs(tiny_training([batch], drawn(SEED + k), 1.0, 1, clip_range, 0.02)["metrics"][0]["kl"] - first) < 1e-3 * first
-    one, two = (tiny_training([batch], drawn(SEED + k), 1e-3, n, clip_range, away=30.0)["changes"][0] for n in (1, 2))
-    assert (two - 2 * one).norm() < 0.1 * one.norm()  # a large KL stops nothing
+for k, p, room in ((30, 5, 4), (31, 3, 5)):
+    batch = tiny_batch(SEED + k, p, room)
+    told = tiny_training([batch], drawn(SEED + k), 1.0, 3, 0.2, 0.02)
+    assert told["updates"] == 3
+    assert not any({"log_probs_old", "ref_log_probs"} & set(call["needs gradient"]) for call in told["objective"])
+    seen = [{name: torch.cat([call[name] for call in told["objective"] if call["updates"] == update])[:10].sort(0).values for name in ROWS[:3]} for update in range(3)]
+    for name, constant in zip(ROWS, (False, True, True)):
+        assert torch.allclose(seen[0][name], seen[1][name]) == torch.allclose(seen[1][name], seen[2][name]) == constant
+    handed_on(told)
+    far = [tiny_training([batch], drawn(SEED + k), 1e-3, n, away=30.0) for n in (1, 4)]
+    assert [told["updates"] for told in far] == [1, 4]
+    handed_on(far[0])
 ### END HIDDEN TESTS
 
-# %% check dead_groups_feel_the_leash points=1
-# Where all rewards are equal, only the KL moves the policy.
-equal = tiny_batch(3)
-equal["rewards"] = torch.ones(10)
-told = tiny_training([equal], beta=1.0)
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-size = got["change"].norm()
-assert size > 1e-6, "nothing moved. The advantages are all 0, but the reference still pulls: does beta reach the objective, and the gradient the KL?"
-assert abs(size - 0.0406) < 2e-4, f"the KL moved the policy by {size:.4f}, expected 0.0406. Is beta passed on, and is the reference's own log-probability the one in the KL?"
-assert abs(got["kl"] - 0.2073) < 2e-4, f"metrics['kl'] is {got['kl']:.4f}, expected 0.2073"
-one_dead = tiny_batch(4)
-one_dead["rewards"][one_dead["group_ids"] == 4] = 1.0
-told = tiny_training([one_dead], beta=1.0)
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-size = got["change"].norm()
-assert abs(size - 0.0781) < 2e-4, f"where one group of three is dead the policy moved by {size:.4f}, expected 0.0781. Its answers count in N, and feel the KL"
-assert abs(got["kl"] - 0.226) < 2e-4, f"where one group of three is dead metrics['kl'] is {got['kl']:.4f}, expected 0.226: the mean over all answers' tokens"
+# %% check one_update points=1
+# Step 5: one update moves the policy the right way, and by the right amount.
+batch = tiny_batch(1) | {"mask": torch.ones(10, 4)}  # here and in the next two checks the loss is a simple one: minus the mean log-prob
+told = tiny_training([batch], simple=0.5)
+got = told["changes"]
+change, right = got[0], torch.tensor([-0.00129, -0.0016, 0.00465])  # three parameters of the head
+three = change[-144:-141]
+assert change.norm() > 0, "the policy did not move at all. Does a gradient reach its parameters, and does the optimizer take its step?"
+assert told["reference_moved"] == 0, "the reference moved; only the policy learns"
+assert not torch.allclose(three, -right, atol=2e-5), "the policy moved by the right amount, the wrong way: up the loss. Is there a minus too many?"
+assert abs(change.norm() - 0.0298) < 2e-4, f"the policy moved by {change.norm():.4f} in all, expected 0.0298. Is there one step, of the gradient of the loss as it came, over all answers?"
+assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {[round(x, 5) for x in right.tolist()]}"
+many = {k: torch.cat([v] * 26) if torch.is_tensor(v) else v for k, v in batch.items()}  # every answer 26 times
+many = tiny_training([many], simple=0.5)
+got = many["changes"]
+off = (got[0] - change).norm()
+assert off < 2e-4, f"with 26 copies of every answer, 260 in all, the update should stay what it was; it is off by {off:.4f}. If you split the batch, how much does each part weigh?"
+got = told["metrics"]
+handed_on(told)
 ### BEGIN HIDDEN TESTS
-def leash_alone(batch, beta, seed):
-    """Where all advantages are 0: the first update, token by token, at a learning rate of 1, and the mean k3."""
-    policy, reference, loss, kls = tiny_policy(seed), tiny_policy(seed + 1), 0.0, []
-    for text, keep in zip(batch["tokens"], batch["mask"].tolist()):
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [batch["prompt_length"] + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-            loss = loss + beta * (1 - math.exp(d)) * now[t - 1, text[t]] / sum(keep) / len(batch["mask"])
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
-    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
+def by_hand(batch, model, scale):
+    """The update at a learning rate of 1 for a loss of minus `scale` times the mean log-prob, answer by answer."""
+    loss, p = 0.0, batch["prompt_length"]
+    for text in batch["tokens"]:
+        logs = model(text[None])[0].log_softmax(-1)
+        loss = loss - scale * sum(logs[t - 1, text[t]] for t in range(p, len(text))) / (len(text) - p) / len(batch["tokens"])
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return -gradient / max(1.0, gradient.norm().item()), loss.item() / scale
 
 
-for beta in (0.3, 0.05):
-    batch = tiny_batch(SEED + 40) | {"rewards": torch.full((10,), 0.5)}
-    right, kl_by_hand = leash_alone(batch, beta, drawn(SEED + 40))
-    told = tiny_training([batch], seed=drawn(SEED + 40), beta=beta)
-    assert (told["changes"][0] - 0.1 * right).norm() < 2e-3 * 0.1 * right.norm()
-    assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
+for k, p, room in ((10, 3, 5), (11, 8, 3)):
+    batch = tiny_batch(SEED + k, p, room) | {"mask": torch.ones(10, room)}
+    right, _ = by_hand(batch, tiny_policy(drawn(SEED + k)), 0.4)
+    many = {name: torch.cat([x] * 26) if torch.is_tensor(x) else x for name, x in batch.items()}
+    for told in (tiny_training([b], seed=drawn(SEED + k), lr=0.3, simple=0.4) for b in (batch, many)):
+        assert (told["changes"][0] - 0.3 * right).norm() < 2e-3 * 0.3 * right.norm()
+        assert told["reference_moved"] == 0
+        handed_on(told)
+### END HIDDEN TESTS
+
+# %% check next_batch points=1
+# Step 5: every update starts from clean gradients.
+batches = [tiny_batch(k) | {"mask": torch.ones(10, 4)} for k in (1, 2)]
+told = tiny_training(batches, left_over=1.0, simple=0.5)  # as if somebody had called backward before
+got = told["changes"]
+sizes = [change.norm().item() for change in got]
+assert abs(sizes[0] - 0.0298) < 3e-4, f"with something left in the gradients from before, the first batch moved the policy by {sizes[0]:.4f}, expected 0.0298. When are they set to zero?"
+assert abs(sizes[1] - 0.0327) < 3e-4, f"the second batch moved the policy by {sizes[1]:.4f}, expected 0.0327. Are the gradients of the first still there?"
+told = tiny_training(batches[:1], inner_epochs=2, simple=0.5)
+got = told["changes"]
+assert abs(got[0].norm() - 0.0592) < 3e-4, f"in two inner epochs one batch moved the policy by {got[0].norm():.4f}, expected 0.0592. Are the gradients of the first epoch still there in the second?"
+got = told["metrics"]
+handed_on(told)
+### BEGIN HIDDEN TESTS
+def by_hand(batch, model, scale):
+    """The update at a learning rate of 1 for a loss of minus `scale` times the mean log-prob, answer by answer."""
+    loss, p = 0.0, batch["prompt_length"]
+    for text in batch["tokens"]:
+        logs = model(text[None])[0].log_softmax(-1)
+        loss = loss - scale * sum(logs[t - 1, text[t]] for t in range(p, len(text))) / (len(text) - p) / len(batch["tokens"])
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return -gradient / max(1.0, gradient.norm().item()), loss.item() / scale
+
+
+seed = drawn(SEED + 20)
+batches = [tiny_batch(SEED + k) | {"mask": torch.ones(10, 4)} for k in (20, 21, 20)]
+told = tiny_training(batches, seed=seed, lr=3e-4, left_over=0.5, simple=0.4)  # so slow that the policy stays where it is
+assert len(told["changes"]) == len(told["metrics"]) == 3
+for batch, change, metrics in zip(batches, told["changes"], told["metrics"]):
+    right, mean = by_hand(batch, tiny_policy(seed), 0.4)
+    assert min((change / 3e-4 - way * right).norm() for way in (1, -1)) < 0.03 * right.norm()  # which way is another check's
+    assert abs(metrics["policy_loss"] - mean) < 5e-3 * mean
+told = tiny_training(batches[:1], seed=seed, lr=3e-4, inner_epochs=3, simple=0.4)
+assert abs(told["changes"][0].norm() / 3e-4 - 3 * by_hand(batches[0], tiny_policy(seed), 0.4)[0].norm()) < 0.03 * right.norm()
 ### END HIDDEN TESTS
 
 # %% check norm_of_one points=1
-# A gradient that is too long is cut to a norm of 1, as a whole.
-told = tiny_training([tiny_batch(4)], beta=50.0)
-got = {"change": told["changes"][0], "kl": told["metrics"][0].get("kl", math.nan)}
-size = got["change"].norm()
+# Step 5: a gradient that is too long is cut to a norm of 1, as a whole.
+told = tiny_training([tiny_batch(4) | {"mask": torch.ones(10, 4)}], simple=50.0)
+got = told["changes"]
+size, three, right = got[0].norm(), got[0][-144:-141], torch.tensor([-0.00533, 0.01179, -0.00325])
 assert abs(size - 0.1) < 1e-4, f"with a learning rate of .1 and a huge gradient the policy moved by {size:.4f}, expected 0.1. At which norm is the gradient of all parameters together clipped, and when?"
-assert torch.allclose(got["change"][-144:-141], torch.tensor([0.00364, -0.0131, -0.00894]), atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in got['change'][-144:-141].tolist()]}, expected [0.00364, -0.0131, -0.00894]: the direction of the gradient stays as it is"
-assert abs(got["kl"] - 0.226) < 2e-4, f"metrics['kl'] is {got['kl']:.4f}, expected 0.226"
+assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {[round(x, 5) for x in right.tolist()]}: the direction of the gradient stays as it is"
+got = told["metrics"]
+handed_on(told)
 ### BEGIN HIDDEN TESTS
-def leash_alone(batch, beta, seed):
-    """Where all advantages are 0: the first update, token by token, at a learning rate of 1, and the mean k3."""
-    policy, reference, loss, kls = tiny_policy(seed), tiny_policy(seed + 1), 0.0, []
-    for text, keep in zip(batch["tokens"], batch["mask"].tolist()):
-        now, ref = (model(text[None])[0].log_softmax(-1) for model in (policy, reference))
-        for t in [batch["prompt_length"] + k for k, real in enumerate(keep) if real]:
-            d = (ref - now)[t - 1, text[t]].item()
-            kls.append(math.exp(d) - 1 - d)
-            loss = loss + beta * (1 - math.exp(d)) * now[t - 1, text[t]] / sum(keep) / len(batch["mask"])
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(policy.parameters()))])
-    return -gradient / max(1.0, gradient.norm().item()), sum(kls) / len(kls)
+def by_hand(batch, model, scale):
+    """The update at a learning rate of 1 for a loss of minus `scale` times the mean log-prob, answer by answer."""
+    loss, p = 0.0, batch["prompt_length"]
+    for text in batch["tokens"]:
+        logs = model(text[None])[0].log_softmax(-1)
+        loss = loss - scale * sum(logs[t - 1, text[t]] for t in range(p, len(text))) / (len(text) - p) / len(batch["tokens"])
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    return -gradient / max(1.0, gradient.norm().item()), loss.item() / scale
 
 
 for lr in (0.1, 0.02):
-    batch = tiny_batch(SEED + 50) | {"rewards": torch.full((10,), 0.5)}
-    right, kl_by_hand = leash_alone(batch, 40.0, drawn(SEED + 50))
-    told = tiny_training([batch], seed=drawn(SEED + 50), lr=lr, beta=40.0)
+    batch = tiny_batch(SEED + 50) | {"mask": torch.ones(10, 4)}
+    right, mean = by_hand(batch, tiny_policy(drawn(SEED + 50)), 40.0)
+    told = tiny_training([batch], seed=drawn(SEED + 50), lr=lr, simple=40.0)
     assert abs(told["changes"][0].norm() - lr) < 1e-3 * lr
     assert (told["changes"][0] - lr * right).norm() < 2e-3 * lr
-    assert abs(told["metrics"][0]["kl"] - kl_by_hand) < 1e-3 * kl_by_hand
+    assert abs(told["metrics"][0]["policy_loss"] - mean) < 1e-3 * mean
 ### END HIDDEN TESTS
 
 # %% check last_metrics points=1
-# The metrics are those of the last inner epoch.
-metrics = tiny_training([tiny_batch(5)], inner_epochs=3, lr=1.0, beta=0.05)["metrics"][0]
+# All together: three inner epochs with the whole objective, and the metrics of the last.
+told = tiny_training([tiny_batch(5)], inner_epochs=3, lr=1.0, beta=0.05)
+metrics, change = told["metrics"][0], told["changes"][0]
 assert {"policy_loss", "kl", "clip_fraction"} <= set(metrics), f"metrics has the entries {sorted(metrics)}; expected those of grpo_objective: policy_loss, kl, clip_fraction"
 got = [metrics[k] for k in ("policy_loss", "kl", "clip_fraction")]
-assert all(abs(a - b) < 1e-3 for a, b in zip(got, [-0.0806, 0.376, 0.6667])), f"after three inner epochs policy_loss, kl and clip_fraction are {[round(x, 4) for x in got]}, expected [-0.0806, 0.376, 0.6667]. Of which inner epoch are these?"
+off = [k for k, mine, right in zip(("policy_loss", "kl", "clip_fraction"), got, [-0.0806, 0.376, 0.6667]) if abs(mine - right) > 1e-3]
+assert not off, f"after three inner epochs metrics[{off[0]!r}] is {metrics[off[0]]:.4f}, expected {dict(policy_loss=-0.0806, kl=0.376, clip_fraction=0.6667)[off[0]]}. If the other checks pass: of which inner epoch is it?"
+got = change
+assert abs(change.norm() - 0.8214) < 2e-3, f"in three inner epochs the policy moved by {change.norm():.4f}, expected 0.8214"
 ### BEGIN HIDDEN TESTS
 def by_loops(batch, inner_epochs, clip_range, beta, lr, seed):
     """The same update, answer by answer and token by token: the mean k3 of each inner epoch."""
@@ -1437,12 +1744,14 @@ assert told_apart == 2
 # %% [markdown]
 # ## The run
 #
-# All parts are here. A step of the run: draw prompts, let the policy answer each several times, decode, pay, and call your `grpo_step`.
-# `train` below does that, and keeps a diary. Two things in it deserve a word:
+# All parts are here: a step of the run draws prompts, calls your `collect`, and hands the batch to your `grpo_step`. That is the loop of `train` below, and there
+# is nothing more to RL. What it writes into the diary is computed beside it. Two entries deserve a word:
 #
 # - **Two accuracies.** *Sampled* is what the policy does at temperature 1, in training: smooth. *Greedy* is the single most likely
 #   answer on prompts it never trained on: a step, because at some point the most likely first token flips.
 # - **An independent judge.** `solved` shares nothing with your `math_reward`. The reward is what the policy is paid; the judge is what you believe.
+#
+# First the machinery (given): plots, a bar of progress, the stop button, a look at the rewards.
 
 # %% given diary
 try:
@@ -1468,8 +1777,8 @@ def draw_run(axes, history):
     ]
     for ax, (title, keys) in zip(axes.flat, pictures):
         ax.clear()
-        for key, color in zip(keys, (BLUE, ORANGE)):
-            ax.plot(*series(history, key), color=color, label=key)
+        for key, color, style in zip(keys, (BLUE, ORANGE), ("-", "--")):
+            ax.plot(*series(history, key), style, color=color, label=key)
         ax.set(title=title, xlabel="RL step", ylim=(0, None))
         ax.title.set_fontsize(9)
         if len(keys) > 1:
@@ -1507,14 +1816,36 @@ class Live:
                 self.picture.update(self.figure)
 
 
-def checked(rewards, count):
-    """Rewards as a tensor, if there is one finite number per answer."""
-    rewards = torch.as_tensor(rewards, dtype=torch.float32)
+def checked(batch):
+    """The batch, if its rewards are one finite number per answer."""
+    rewards, count = batch["rewards"], len(batch["tokens"])
     if rewards.shape != (count,):
-        raise ValueError(f"The reward gave something of shape {list(rewards.shape)} for {count} answers; it must give one number per answer.")
+        raise ValueError(f"The rewards have shape {list(rewards.shape)} for {count} answers; a reward must give one number per answer.")
     if not rewards.isfinite().all():
         raise ValueError(f"The reward of answer {int((~rewards.isfinite()).nonzero()[0])} is {rewards[~rewards.isfinite()][0].item()}; a NaN or inf would reach every parameter with the next update.")
-    return rewards
+    return batch
+
+
+@contextlib.contextmanager
+def stoppable(history, steps):
+    """Keeps the diary when a run is stopped by hand."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"Stopped by hand after {len(history)} of {steps} steps; the diary up to here is kept.")
+    except torch.cuda.OutOfMemoryError:
+        raise RuntimeError("The GPU is out of memory. Set settings['preset'] = 'laptop', or halve settings['prompts'], and run again from the settings.") from None
+
+
+def adamw(policy, lr):
+    """An optimizer for the policy, and what sets its learning rate: up over 5 steps, then down to a tenth."""
+    optimizer = torch.optim.AdamW(policy.parameters(), lr, betas=(0.9, 0.95), weight_decay=0.0, foreach=True)
+
+    def set_rate(step, steps):
+        for group in optimizer.param_groups:
+            group["lr"] = lr * min(step / 5, 1 - 0.9 * max(0, step - 6) / max(1, steps - 5))
+
+    return optimizer, set_rate
 
 # %% show the_loop
 def accuracy(texts, answers):
@@ -1528,47 +1859,49 @@ def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, u
     update: the training step. tamper: changes the batch before the update, for experiments. target_kl: beta follows it.
     """
     device = next(policy.parameters()).device
-    reference = copy.deepcopy(policy).requires_grad_(False)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr, betas=(0.9, 0.95), weight_decay=0.0, foreach=True)
-    draw, choose = torch.Generator(device).manual_seed(run["seed"]), torch.Generator().manual_seed(run["seed"])
-    watch, history, live = WATCH.to(device), [], Live(title, steps, plot)
-    try:
+    reference = copy.deepcopy(policy).requires_grad_(False)  # stays what the policy is now
+    optimizer, set_rate = adamw(policy, lr)
+    choose, draw = torch.Generator().manual_seed(run["seed"]), torch.Generator(device).manual_seed(run["seed"])
+    history, live = [], Live(title, steps, plot)
+    with stoppable(history, steps):
         for step in range(1, steps + 1):
-            for group in optimizer.param_groups:  # up over 5 steps, then down to a tenth
-                group["lr"] = lr * min(step / 5, 1 - 0.9 * max(0, step - 6) / max(1, steps - 5))
+            set_rate(step, steps)
             began = time.process_time()
             questions = TRAIN[torch.randint(len(TRAIN), (prompts,), generator=choose)].to(device)
-            tokens = sample(policy, questions, answers, draw=draw)
-            written = tokens[:, PROMPT:]
-            mask, texts, truths = response_mask(written, EOS), decode(written), [str(t) for t in totals(tokens).tolist()]
-            rewards = checked(reward(texts, truths), len(texts)).to(device)
-            group_ids = torch.arange(prompts, device=device).repeat_interleave(answers)
-            batch = {"tokens": tokens, "prompt_length": PROMPT, "mask": mask, "rewards": rewards, "group_ids": group_ids}
+            batch = checked(collect(policy, questions, answers, reward, draw=draw))
             metrics = update(policy, reference, optimizer, tamper(dict(batch)) if tamper else batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
-            metrics = {name: float(value) for name, value in metrics.items()}
-            row = {"step": step, "seconds": time.process_time() - began, "reward": rewards.mean().item(), "beta": beta, "updates": inner_epochs, "answers": answers, **metrics}
+            row = {"step": step, "seconds": time.process_time() - began, "beta": beta, "updates": inner_epochs, "answers": answers}
+            history.append(row | observed(policy, batch, metrics, now=step % 5 == 0 or step in (1, steps)))
             if target_kl:
-                beta = adapt_beta(beta, metrics["kl"], target_kl, rate=0.3)
-            groups = rewards.view(prompts, answers)
-            row["sampled"] = solved(tokens).float().mean().item()
-            row["thinks"] = (written[:, 0] == THINK).float().mean().item()
-            row["format"] = sum(math_reward(t, a)["format"] for t, a in zip(texts, truths)) / len(texts)
-            row["dead"] = (groups == groups[:, :1]).all(1).float().mean().item()
-            row["length"] = mask.sum().item() / len(texts)
-            row["distinct"] = len(set(texts)) / len(texts)
-            if step % 5 == 0 or step in (1, steps):
-                row["greedy"] = evaluate(policy, watch)["accuracy"]
-                with torch.no_grad():  # what the samples cost in nats is an honest estimate of the entropy
-                    log_probs = token_log_probs(response_logits(policy, tokens, PROMPT), written)
-                row["entropy"] = -(log_probs * mask).sum().item() / mask.sum().item()
-            history.append(row)
-            if "greedy" in row:
+                beta = adapt_beta(beta, history[-1]["kl"], target_kl, rate=0.3)
+            if "greedy" in history[-1]:
                 live.show(history)
-    except KeyboardInterrupt:
-        print(f"Stopped by hand after {len(history)} of {steps} steps; the diary up to here is kept.")
-    except torch.cuda.OutOfMemoryError:
-        raise RuntimeError("The GPU is out of memory. Set settings['preset'] = 'laptop', or halve settings['prompts'], and run again from the settings.") from None
     return history
+
+
+def observed(policy, batch, metrics, now):
+    """What the diary says of a step. now: whether also what costs time is looked at."""
+    if not isinstance(metrics, dict):
+        raise TypeError(f"The training step gave back {type(metrics).__name__}, not the metrics of grpo_objective. Is a return missing?")
+    tokens, mask, rewards, ids = (batch[name] for name in ("tokens", "mask", "rewards", "group_ids"))
+    written = tokens[:, batch["prompt_length"] :]
+    texts, count = decode(written), len(tokens)
+    groups = [rewards[ids == i] for i in ids.unique()]
+    row = {name: float(value) for name, value in metrics.items()} | {
+        "reward": rewards.mean().item(),
+        "sampled": solved(tokens).float().mean().item(),
+        "thinks": (written[:, 0] == THINK).float().mean().item(),
+        "format": sum(math_reward(text, "0")["format"] for text in texts) / count,
+        "dead": sum((group == group[0]).all().item() for group in groups) / len(groups),
+        "length": mask.sum().item() / count,
+        "distinct": len(set(texts)) / count,
+    }
+    if now:
+        row["greedy"] = evaluate(policy, WATCH.to(tokens.device))["accuracy"]
+        with torch.no_grad():  # what the samples cost in nats is an honest estimate of the entropy
+            log_probs = token_log_probs(response_logits(policy, tokens, batch["prompt_length"]), written)
+        row["entropy"] = -(log_probs * mask).sum().item() / mask.sum().item()
+    return row
 
 # %% [markdown]
 # **Before you run it**, write down three guesses. After how many steps of 128 answers will thinking have become the habit? Will the KL
@@ -1587,17 +1920,40 @@ if run["device"] == "cuda":
 for name, model in (("before", base), ("after", policy)):
     greedy, sampled = (evaluate(model, VERDICT.to(run["device"]), temperature=t) for t in (0.0, 1.0))
     print(f"{name:7} greedy: right {greedy['accuracy']:.3f}, thinks {greedy['thinks']:.3f}   sampled: right {sampled['accuracy']:.3f}, thinks {sampled['thinks']:.3f}")
+print("greedy after step:", {step: round(value, 2) for step, value in zip(*series(history, "greedy"))})
+clipped = series(history, "clip_fraction")[1]
+print(f"largest KL {max(series(history, 'kl')[1]):.2f} nats per token; most clipped tokens {100 * max(clipped):.1f} % at step {clipped.index(max(clipped)) + 1}, {100 * sum(clipped) / len(clipped):.1f} % on average")
 
 # %% [markdown]
-# **What to see.** The sampled curve climbs smoothly; the greedy one, measured every fifth step, stays at about .14 for ten steps and is at 1.00 five steps later, when the
-# most likely first token has become `<think>`. In 50 steps the share of answers that think goes from .06 to .99, and held-out greedy accuracy on
-# prompts that nobody looked at from about .14 to 1.00. The KL rises to between .15 and .25 nats per token and stays: to think *is* to be far
-# from a reference that does not. Clipping is rare: under half a percent of the tokens. And the
-# dead groups come back at the end, for the best of reasons: all eight answers are right.
+# **What to see.** The sampled curve climbs smoothly; the greedy one, measured every fifth step, stays about where it was for ten steps and is near 1 five steps later, when the
+# most likely first token has become `<think>`. At the end nearly all answers think, and greedy accuracy on prompts that nobody looked at went from about .14 to about 1. The
+# KL rises to about .2 nats per token and stays: to think *is* to be far from a reference that does not. Clipping is rare, and it acts most early, around the
+# sixth step, when the learning rate has just reached its top. And the dead groups come back at the end, for the best of reasons: all eight answers are right.
 #
-# Other seeds differ a little: the benchmark of this course runs twenty that were never used for choosing the settings.
+# What was yours and what was given? You wrote the reward, the rollout, the advantages, the objective and the update: what makes it GRPO. The model, its
+# sampler, its warm-up and the plots were given, as they are to everybody who trains a language model today.
 #
-# You can stop a run with the stop button (or Ctrl-C); the curves so far are kept in `history`.
+# Other seeds differ a little. You can stop a run with the stop button (or Ctrl-C); the curves so far are kept in `history`.
+
+# %% [markdown]
+# ### What if the model only half knows how to add? (optional)
+#
+# A shorter warm-up leaves less skill to elicit. **Guess**: after a warm-up of 120 and of 220 steps, will the same run climb? And will the model, forced to
+# think, add better than before?
+
+# %% show half_knows
+for warm_up_steps in (120, 220):
+    begins = warm_up(run["seed"], warm_up_steps, run["width"], run["layers"], run["heads"], run["device"])
+    ends = copy.deepcopy(begins)
+    train(ends, f"warm-up of {warm_up_steps} steps", run["steps"])
+    for name, how in (("greedy", {}), ("forced to think", {"force": THINK})):
+        a, b = (evaluate(model, VERDICT.to(run["device"]), **how)["accuracy"] for model in (begins, ends))
+        print(f"warm-up of {warm_up_steps} steps, {name:15}: before {a:.2f}, after {b:.2f}")
+
+# %% [markdown]
+# After 220 steps the model adds about .6 of the sums rightly when it is made to think. Nobody made it, so it was right about one time in seven; RL takes it to about .6:
+# as far as its adding carries it, and its adding hardly gets better. After 120 steps it cannot add even when it thinks, so that thinking does not pay, and the run climbs
+# little or not at all. What RL reinforces must happen now and then by itself.
 
 # %% [markdown]
 # ## What the curves say

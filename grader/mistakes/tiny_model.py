@@ -1466,6 +1466,378 @@ def by_smallest_index(tokens, eos_id):
     return (place <= end).to(torch.uint8)
 
 
+# ---- collect ----
+
+
+def right_answers(prompts, answers=1):
+    """The totals of prompts as text, each as often as it is answered."""
+    return [str(n) for n in totals(prompts).tolist() for _ in range(answers)]
+
+
+def usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=None, texts=None, right=None, mask=None, ids=None, paid=None):
+    """The rollout as it should be, with parts that can be exchanged."""
+    tokens = sample(policy, prompts, answers, temperature, draw) if tokens is None else tokens
+    written = tokens[:, prompts.shape[1] :]
+    if paid is None:
+        paid = reward(decode(written) if texts is None else texts(tokens), right_answers(prompts, answers) if right is None else right)
+    return {
+        "tokens": tokens,
+        "prompt_length": prompts.shape[1],
+        "mask": response_mask(written, EOS) if mask is None else mask(tokens),
+        "rewards": torch.as_tensor(paid).float(),
+        "group_ids": torch.arange(len(prompts)).repeat_interleave(answers) if ids is None else ids,
+    }
+
+
+@mistake("collect")
+def ids_in_turn(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The group ids run 0, 1, 2, 0, 1, 2, although the answers to one prompt stand together.
+
+    Hint: Print the ids beside the decoded prompts. Which function repeats each number in place?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=torch.arange(len(prompts)).repeat(answers))
+
+
+@mistake("collect")
+def groups_and_answers_exchanged(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The group ids were made for G prompts with B answers each instead of B prompts with G answers.
+
+    Hint: With 3 prompts and 2 answers each, how many different ids are there?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=torch.arange(answers).repeat_interleave(len(prompts)))
+
+
+@mistake("collect")
+def an_id_for_every_answer(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """Every answer got an id of its own, so that each is compared with itself alone.
+
+    Hint: What is the advantage of the only member of a group?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=torch.arange(len(prompts) * answers))
+
+
+@mistake("collect")
+def one_group_for_all(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """All answers got the same group id.
+
+    Hint: Answers to different prompts are no siblings. Who is to be compared with whom?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=torch.zeros(len(prompts) * answers, dtype=torch.int64))
+
+
+@mistake("collect")
+def totals_for_ids(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The right answers were taken for group ids; different prompts may have the same one, and the ids are texts or numbers of it.
+
+    Hint: Two prompts with the same total are two prompts. What do they share, and what not?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=totals(prompts).repeat_interleave(answers) % 9)
+
+
+@mistake("collect")
+def one_id_per_prompt(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """There is one group id for each prompt, not for each answer.
+
+    Hint: How many answers are there, and how many ids did you make?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=torch.arange(len(prompts)))
+
+
+@mistake("collect")
+def whole_texts_paid(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The reward was given the whole texts, prompts included.
+
+    Hint: The policy wrote the answers, not the prompts. Which columns of the tokens did it write?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, texts=decode)
+
+
+@mistake("collect")
+def one_place_late(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The answers were cut out one place too late: their first token is lost.
+
+    Hint: Places are counted from 0. At which place does the first token after a prompt of length P stand?
+    """
+    start = prompts.shape[1] + 1
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, texts=lambda tokens: decode(tokens[:, start:]))
+
+
+@mistake("collect")
+def one_place_early(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The answers were cut out one place too early: the last token of the prompt stands before them.
+
+    Hint: Places are counted from 0. At which place does the first token after a prompt of length P stand?
+    """
+    start = prompts.shape[1] - 1
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, texts=lambda tokens: decode(tokens[:, start:]))
+
+
+@mistake("collect")
+def right_answers_in_turn(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The list of right answers was repeated as a whole, so that most answers are judged by another prompt's total.
+
+    Hint: Answers to one prompt stand together. In which order must the right answers stand?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, right=right_answers(prompts) * answers)
+
+
+@mistake("collect")
+def right_answers_once(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """There is one right answer for each prompt, not for each answer, so that only the first answers are paid.
+
+    Hint: How long are the two lists that reward gets? zip stops at the end of the shorter one.
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, right=right_answers(prompts))
+
+
+@mistake("collect")
+def right_answers_as_numbers(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The right answers were given as numbers, not as text.
+
+    Hint: What type has `answer` in math_reward's table?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, right=[int(n) for n in right_answers(prompts, answers)])
+
+
+@mistake("collect")
+def right_answers_as_written(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """What the model answered was taken for the right answer.
+
+    Hint: Who knows the truth: the policy, or the prompt?
+    """
+    tokens = sample(policy, prompts, answers, temperature, draw)
+    told = [re.sub("[^0-9]", "", text) or "0" for text in decode(tokens[:, prompts.shape[1] :])]
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=tokens, right=told)
+
+
+@mistake("collect")
+def whole_numbers_kept(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """Rewards that are whole numbers made a tensor of integers.
+
+    Hint: Of which dtype is torch.tensor([1, 0])? How do you ask for another?
+    """
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw, paid=torch.zeros(len(prompts) * answers))
+    return batch | {"rewards": torch.tensor(reward(decode(batch["tokens"][:, prompts.shape[1] :]), right_answers(prompts, answers)))}
+
+
+@mistake("collect")
+def rewards_cut_to_integers(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The rewards were cut to whole numbers.
+
+    Hint: A reward may be 0.5. Which dtype can hold it?
+    """
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw)
+    return batch | {"rewards": batch["rewards"].long().float()}
+
+
+@mistake("collect")
+def rewards_normalised(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The rewards were normalised already, over the whole batch.
+
+    Hint: The batch holds what was paid. Who makes advantages of it, and from which answers?
+    """
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw)
+    r = batch["rewards"]
+    return batch | {"rewards": (r - r.mean()) / r.std().clamp_min(1e-6)}
+
+
+@mistake("collect")
+def group_means_paid(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """Each answer got the mean of its group's rewards.
+
+    Hint: Within a group all rewards are equal then. What are the advantages?
+    """
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw)
+    return batch | {"rewards": batch["rewards"].view(-1, answers).mean(1).repeat_interleave(answers)}
+
+
+@mistake("collect")
+def mask_of_the_whole_text(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The mask covers the whole texts, prompts included.
+
+    Hint: The mask has T - P columns. Whose tokens did the policy choose?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: response_mask(tokens, EOS))
+
+
+@mistake("collect")
+def mask_of_what_is_no_padding(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The mask is that of the tokens that are no padding, wherever they stand.
+
+    Hint: A model may write <pad> within an answer. What tells where an answer ends?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: tokens[:, prompts.shape[1] :] != PAD)
+
+
+@mistake("collect")
+def everything_counts(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """All tokens count, those after the end too.
+
+    Hint: What stands in a row after its answer has ended, and did the policy choose it?
+    """
+    return usual_batch(
+        policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: torch.ones_like(tokens[:, prompts.shape[1] :])
+    )
+
+
+@mistake("collect")
+def padding_taken_for_the_end(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The mask was made with the padding as the token that ends an answer.
+
+    Hint: Which token ends an answer here, PAD or EOS?
+    """
+    return usual_batch(
+        policy, prompts, answers, reward, temperature, draw, mask=lambda tokens: response_mask(tokens[:, prompts.shape[1] :], PAD)
+    )
+
+
+@mistake("collect")
+def temperature_forgotten(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The temperature did not reach sample.
+
+    Hint: collect has an argument that nobody reads. Which?
+    """
+    return usual_batch(policy, prompts, answers, reward, 1.0, draw)
+
+
+@mistake("collect")
+def sampled_greedily(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The answers were taken greedily, so that all answers to a prompt are the same.
+
+    Hint: What is the advantage in a group of equal answers?
+    """
+    return usual_batch(policy, prompts, answers, reward, 0.0, draw)
+
+
+@mistake("collect")
+def generator_forgotten(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The generator did not reach sample, so that the same seed does not give the same batch.
+
+    Hint: collect has an argument that nobody reads. Which?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, None)
+
+
+@mistake("collect")
+def sampled_twice(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The prompts were answered twice: once to be paid and once to be learnt from.
+
+    Hint: How often is sample called? The rewards must be those of the tokens in the batch.
+    """
+    others = sample(policy, prompts, answers, temperature, draw)[:, prompts.shape[1] :]
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, texts=lambda tokens: decode(others))
+
+
+@mistake("collect")
+def one_answer_each(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """Each prompt was answered once, and the answer copied.
+
+    Hint: A group learns from the differences between its answers. How many does sample draw for each prompt?
+    """
+    tokens = sample(policy, prompts, 1, temperature, draw).repeat_interleave(answers, 0)
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=tokens)
+
+
+@mistake("collect")
+def answers_alone(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The tokens of the batch are the answers alone, without their prompts.
+
+    Hint: grpo_step lets the model read the whole texts again. What would it read?
+    """
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw)
+    return batch | {"tokens": batch["tokens"][:, prompts.shape[1] :]}
+
+
+@mistake("collect")
+def length_of_the_text(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The length of the whole text was given as that of the prompt.
+
+    Hint: How many tokens of each row were there before the policy wrote anything?
+    """
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw)
+    return batch | {"prompt_length": batch["tokens"].shape[1]}
+
+
+@mistake("collect")
+def sorted_by_reward(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The rewards were sorted while the answers stayed where they were.
+
+    Hint: Reward 0 belongs to answer 0. Does anything change the order of one and not of the other?
+    """
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw)
+    return batch | {"rewards": batch["rewards"].sort(descending=True).values}
+
+
+@right("collect")
+def totals_of_the_rows(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The right answers from the rows themselves, everything by keyword, the mask as floats."""
+    tokens = sample(model=policy, prompts=prompts, answers=answers, temperature=temperature, draw=draw)
+    response = tokens[:, prompts.size(1) :]
+    gold = [str(int(n)) for n in totals(tokens)]
+    rewards = torch.tensor([float(r) for r in reward(decode(response), gold)], device=tokens.device)
+    ids = torch.arange(tokens.size(0), device=tokens.device) // answers
+    mask = response_mask(response, EOS).float()
+    return {"tokens": tokens, "prompt_length": prompts.size(1), "mask": mask, "rewards": rewards, "group_ids": ids}
+
+
+@right("collect")
+def one_prompt_at_a_time(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """A loop over prompts, the shorter answers padded; the ids count from 1."""
+    parts, rewards, ids = [], [], []
+    for i, prompt in enumerate(prompts):
+        part = sample(policy, prompt[None], answers, temperature=temperature, draw=draw)
+        texts = decode(part[:, len(prompt) :])
+        rewards += reward(texts, [str(totals(prompt[None]).item())] * answers)
+        ids += [i + 1] * answers
+        parts.append(part)
+    width = max(part.shape[1] for part in parts)
+    tokens = torch.cat([F.pad(part, (0, width - part.shape[1]), value=PAD) for part in parts])
+    return {
+        "tokens": tokens,
+        "prompt_length": prompts.shape[1],
+        "mask": response_mask(tokens[:, prompts.shape[1] :], EOS),
+        "rewards": torch.tensor(rewards, dtype=torch.float32),
+        "group_ids": torch.tensor(ids),
+    }
+
+
+@right("collect")
+def prompts_repeated_first(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The prompts repeated before sampling, one answer to each copy; ids by a comprehension."""
+    many = prompts.repeat_interleave(answers, dim=0)
+    tokens = sample(policy, many, 1, temperature, draw)
+    p = many.shape[1]
+    paid = reward(decode(tokens[:, p:]), list(map(str, totals(many).tolist())))
+    ids = torch.tensor([7 * b - 3 for b in range(len(prompts)) for _ in range(answers)])
+    mask, rewards = response_mask(tokens[:, p:], EOS), torch.tensor(paid).double()
+    return {"tokens": tokens, "prompt_length": p, "mask": mask, "rewards": rewards, "group_ids": ids}
+
+
+@right("collect")
+def paid_one_by_one(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The reward called once for each answer; texts kept in the batch as well."""
+    with torch.no_grad():
+        tokens = sample(policy, prompts, answers, temperature, draw)
+    texts = decode(tokens[:, prompts.shape[1] :])
+    rewards = torch.zeros(len(texts))
+    for i, text in enumerate(texts):
+        rewards[i] = reward([text], [str(totals(prompts).tolist()[i // answers])])[0]
+    batch = {"tokens": tokens, "prompt_length": prompts.shape[1], "rewards": rewards, "texts": texts}
+    batch["mask"] = response_mask(tokens[:, prompts.shape[1] :], EOS)
+    batch["group_ids"] = torch.arange(len(prompts)).unsqueeze(1).expand(-1, answers).reshape(-1)
+    return batch
+
+
+@right("collect")
+def ids_by_unique(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """Equal prompts share an id, found by unique; the mask as integers."""
+    tokens = sample(policy, prompts, answers, temperature, draw)
+    start = prompts.shape[1]
+    ids = tokens[:, :start].unique(dim=0, return_inverse=True)[1]
+    batch = usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=tokens, ids=ids)
+    return batch | {"mask": response_mask(tokens[:, start:], EOS).long()}
+
+
 # ---- grpo_step ----
 
 
@@ -2333,6 +2705,40 @@ def one_answer_at_a_time(policy, reference, optimizer, batch, inner_epochs=2, cl
         loss, metrics = grpo_objective(look(policy), old, ref, advantages, batch["mask"], clip_range, beta)
         optimizer.zero_grad()
         loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    return metrics
+
+
+@right("grpo_step")
+def shuffled_microbatches(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """Micro-batches in a new order in each inner epoch, everything by keyword, the metrics from a look at the whole batch."""
+    start = batch["prompt_length"]
+
+    def look(model, rows):
+        texts = batch["tokens"][rows]
+        return token_log_probs(response_logits(model, texts, start), texts[:, start:])
+
+    n = batch["tokens"].shape[0]
+    advantages = group_advantages(group_ids=batch["group_ids"], rewards=batch["rewards"])
+    whole, draw = torch.arange(n), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        old, ref = look(policy, whole), look(reference, whole)
+    for _ in range(inner_epochs):
+        with torch.no_grad():
+            _, metrics = grpo_objective(look(policy, whole), old, ref, advantages, batch["mask"], clip_range=clip_range, beta=beta)
+        optimizer.zero_grad()
+        for rows in torch.randperm(n, generator=draw).split(3):
+            loss, _ = grpo_objective(
+                log_probs_new=look(policy, rows),
+                log_probs_old=old[rows],
+                ref_log_probs=ref[rows],
+                advantages=advantages[rows],
+                mask=batch["mask"][rows],
+                clip_range=clip_range,
+                beta=beta,
+            )
+            (loss * len(rows) / n).backward()
         nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
     return metrics

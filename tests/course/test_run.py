@@ -223,10 +223,35 @@ def test_log_probs_of_shared_prompts_are_those_of_each_row_alone(names, small):
     torch.testing.assert_close(names["response_logits"](small, tokens, start), small(tokens)[:, start - 1 : -1], atol=1e-5, rtol=1e-4)
 
 
-def test_no_prompt_is_trained_on_and_judged(names):
+def task(numbers, digits):
+    """The names of the notebook's given cells for sums of so many numbers."""
+    names = {"__name__": "__main__"}
+    for cell in NOTEBOOK.of_kind("given"):
+        change = f"settings |= {{'numbers': {numbers}, 'digits': {digits}}}" if cell.name == "settings" else ""
+        execute(f"{cell.source}\n{change}", names, f"<{cell.name}>")
+    return names
+
+
+@pytest.mark.parametrize(("numbers", "digits"), [(4, 1), (6, 1), (3, 2), (2, 9)])
+def test_the_task_follows_its_settings(numbers, digits):
+    names = task(numbers, digits)
     parts = [{tuple(p) for p in names[part].tolist()} for part in ("TRAIN", "WATCH", "VERDICT")]
-    assert sum(map(len, parts)) == len(set.union(*parts)) == 10_000
+    assert sum(map(len, parts)) == len(set.union(*parts)) >= 9_900  # no prompt is trained on and judged
     assert min(map(len, parts)) > 400
+    prompts, think = names["WATCH"][:20], torch.arange(20) % 2 == 0
+    examples = names["examples"](prompts, think, torch.Generator().manual_seed(0))
+    assert examples.shape[1] == names["THOUGHT"] == names["ROOM"] - 2
+    for prompt, answer, thinks in zip(names["decode"](prompts), names["decode"](examples), think.tolist(), strict=True):
+        terms = [int(term) for term in prompt.removesuffix("=").split("+")]
+        steps = [f"{sum(terms[: k + 1]):0{names['LONG']}d}" for k in range(1, numbers)]
+        assert len(terms) == numbers and len(prompt) == names["PROMPT"]
+        if thinks:
+            assert answer == f"<think>{','.join(steps)}</think><answer>{steps[-1]}</answer>"
+        else:
+            assert abs(int(answer.removeprefix("<answer>").removesuffix("</answer>")) - sum(terms)) <= 4
+    assert names["solved"](torch.cat([prompts, examples], 1))[think].all()
+    with torch.no_grad():
+        assert names["TinyModel"]()(torch.cat([prompts, examples], 1)).shape[-1] == len(names["VOCAB"])
 
 
 @pytest.mark.parametrize(
@@ -237,6 +262,8 @@ def test_no_prompt_is_trained_on_and_judged(names):
         ({"steps": 0}, "settings['steps'] is 0"),
         ({"steps": 2.5}, "settings['steps'] is 2.5"),
         ({"threads": "two"}, "settings['threads'] is 'two'"),
+        ({"numbers": 1}, "A sum of 1 numbers with 1 digits"),
+        ({"digits": 5}, "A sum of 4 numbers with 5 digits"),
     ],
 )
 def test_settings_that_cannot_run_are_refused_in_a_sentence(names, setting, words):

@@ -1737,7 +1737,15 @@ def end(runs):
         print(f"{name:24} right: greedy {last(diary, 'greedy'):.2f}, sampled {last(diary, 'sampled'):.2f}   thinks {last(diary, 'thinks'):.2f}   KL {last(diary, 'kl'):.2f}")
 
 
+def recorded(what, rows):
+    """Prints what was recorded beforehand on four seeds."""
+    print(f"\nrecorded, {what:32}  seed 0     1     2     3")
+    for name, values in rows.items():
+        print(f"{name:44}" + "".join(f"{v:6.2f}" for v in values))
+
+
 usual = train(copy.deepcopy(base), "the usual settings")
+tokens = sample(policy, TRAIN[: run["prompts"]].to(run["device"]), run["answers"], draw=torch.Generator(run["device"]).manual_seed(0))  # a batch to measure on
 
 # %% [markdown]
 # ## What "group relative" is for
@@ -1770,17 +1778,12 @@ levels = {
 }
 compare({"no levels": usual} | levels, ("greedy", "sampled", "kl"))
 end({"no levels": usual} | levels)
+recorded("right among the last samples", {"own groups": (0.83, 0.77, 0.92), "whole batch": (0.59, 0.18, 0.66), "wrong groups": (0.74, 0.47, 0.83)})
 
 # %% [markdown]
 # Own groups do not notice: the level is the same for all answers to a prompt, so it leaves with the group's mean, and the run is the run without levels. The whole batch ends far below, and its KL
 # is not much smaller: it moves, and part of the way leads nowhere. A baseline for all is no bias, since a constant leaves the expected gradient right; but now most of an "advantage" says which
-# prompt was drawn, and 128 answers do not average that away. Wrong groups lie between, for a reason: half of each group is right. Recorded, share of right samples at step 30:
-#
-# | | seed 0 | 1 | 2 | 3 |
-# |---|---|---|---|---|
-# | own groups | .89 | .86 | .95 | .xx |
-# | whole batch | .52 | .22 | .67 | .xx |
-# | wrong groups | .77 | .57 | .80 | .xx |
+# prompt was drawn, and one batch does not average that away. Wrong groups lie between, for a reason: half of each group is right.
 #
 # Without levels the whole batch does as well as groups do (a later section has the run), though here, too, some prompts are harder than others. It is levels and scales that break it, not difficulty. And
 # note what no curve of the shifted groups says: that they are wrong. **A unit test says it at once.**
@@ -1814,15 +1817,13 @@ compare(held, ("reward", "sampled", "thinks", "kl"), {"reward": "reward, as paid
 for name, diary in held.items():
     print(f"{name}: reward {diary[0]['reward']:.2f} -> {last(diary, 'reward'):.2f}, truth {diary[0]['sampled']:.2f} -> {last(diary, 'sampled'):.2f}, thinks {last(diary, 'thinks'):.2f}")
 gallery(fooled, VERDICT[[7]].to(run["device"]))
+recorded("truth at the end, 60 steps", {"beta .04": (0.10, 0.22, 0.17), "beta 1": (0.80, 0.79, 0.85), "beta 3": (0.96, 0.83)})
 
 # %% [markdown]
 # At .04 the reward goes up by about .1 and the truth falls to about where the warm-up left it; thinking disappears. A hasty guess lands within 4 of the truth nearly always and is ten tokens shorter:
 # the policy found what you pay for. This is **reward hacking**, and nothing in the curve of the reward gives it away. At a beta of 1 the way from the reference costs more than the cheat earns, and the
-# policy stays mostly right. That is what the KL is for: not to make learning better, but to bound what a wrong reward can do. Recorded, the truth at step 60:
-#
-# | | seed 0 | 1 | 2 | 3 |
-# |---|---|---|---|---|
-# | x |
+# policy stays mostly right. That is what the KL is for: not to make learning better, but to bound what a wrong reward can do. It depends on the seed how fast, but not whether, for
+# those that find the cheat at all.
 #
 # So which beta? Texts start between .01 and .1, and go on by factors of 3 until the policy moves and does not run away. It depends on how far from the reference the wanted behaviour is and
 # on how far you trust the reward: with a verifier that cannot be fooled, 0 does as well (a later section), and here .04 was far too little. PPO's beta does not carry over.
@@ -1934,29 +1935,28 @@ def overhear(act):
 
 
 clips = {name: overhear(lambda: train(copy.deepcopy(base), f"8 epochs, {name}", lr=2e-3, inner_epochs=8, clip_range=e)) for name, e in (("clip .2", 0.2), ("no clip", 1e9))}
+at = min(5, run["experiment_steps"])  # the step whose ratios are drawn
 fig, axes = plt.subplots(1, 3, figsize=(10, 2.8))
 for (name, (diary, heard)), style in zip(clips.items(), ("-", "--")):
     axes[0].plot(*series(diary, "sampled"), style, label=name)
     axes[1].plot(*series(diary, "clip_fraction"), style)
-    axes[2].hist(heard[8 * 4 + 7]["ratios"].log10().clamp(-2, 2), torch.linspace(-2, 2, 60), histtype="step", linestyle=style, log=True)
+    axes[2].hist(heard[8 * at - 1]["ratios"].log10().clamp(-2, 2), torch.linspace(-2, 2, 60), histtype="step", linestyle=style, log=True)
 axes[0].set(xlabel="RL step", title="sampled accuracy", ylim=(0, 1))
 axes[1].set(xlabel="RL step", title="share of clipped tokens")
-axes[2].set(xlabel="log10 of the ratio; 0 is no change", title="tokens, step 5, eighth update")
+axes[2].set(xlabel="log10 of the ratio; 0 is no change", title=f"tokens, step {at}, eighth update")
 axes[0].legend(fontsize=8, frameon=False)
 plt.show()
 for name, (diary, heard) in clips.items():
-    ratios = heard[8 * 4 + 7]["ratios"]
-    print(f"{name}: sampled {last(diary, 'sampled'):.2f}, most clipped {100 * max(series(diary, 'clip_fraction')[1]):.0f} %; step 5, eighth update: {100 * ((ratios < 0.8) | (ratios > 1.2)).float().mean():.0f} % of the ratios outside .8 to 1.2, the largest {ratios.max():.1f}")
+    ratios = heard[8 * at - 1]["ratios"]
+    print(f"{name}: sampled {last(diary, 'sampled'):.2f}, most clipped {100 * max(series(diary, 'clip_fraction')[1]):.0f} %; step {at}, eighth update: {100 * ((ratios < 0.8) | (ratios > 1.2)).float().mean():.0f} % of the ratios outside .8 to 1.2, the largest {ratios.max():.1f}")
+recorded("right among the last samples", {"clip .2": (0.85, 0.67), "no clip": (0.43, 0.29)})
 
 # %% [markdown]
-# With the clip the run learns; without it, it goes back and forth below. Recorded, share of right samples at step 30:
-#
-# | | seed 0 | 1 | 2 | 3 |
-# |---|---|---|---|---|
-# | x |
+# With the clip the run learns; without it, it goes back and forth below. On the recorded seeds the
+# same, by more or less.
 #
 # The histogram says more than the clip fraction: that counts only the tokens whose gradient the clip removed, while many ratios leave the range and go on. Clipping is a brake, not a wall: it stops pushing a token
-# further, and cannot pull it back. At the usual two epochs and 5e-4 it hardly acts, and no clip does as well.
+# further, and cannot pull it back. At the usual rate and two epochs it hardly acts, and no clip does as well.
 
 # %% [markdown]
 # ## The loss starts at 0, and then it rises while the reward rises (optional)
@@ -2001,7 +2001,6 @@ def at_temperature(t):
 
 total = run["prompts"] * run["answers"]
 changed = {
-    "usual": usual,
     "G = 2": train(copy.deepcopy(base), "G = 2", prompts=total // 2, answers=2),
     "G = 32": train(copy.deepcopy(base), "G = 32", prompts=max(1, total // 32), answers=32),
     "beta 0": train(copy.deepcopy(base), "beta 0", beta=0.0),
@@ -2010,6 +2009,7 @@ changed = {
     "sampled at .8": train(copy.deepcopy(base), "sampled at .8", update=at_temperature(0.8)),
     "sampled at .3": train(copy.deepcopy(base), "sampled at .3", update=at_temperature(0.3)),
 }
+changed = {"usual": usual} | changed
 fig, axes = plt.subplots(1, 3, figsize=(11, 3))
 for ax, key in zip(axes, ("sampled", "dead", "kl")):
     for (name, diary), style in zip(changed.items(), ("-", "--", ":", "-", "-.", "--", ":", "-.")):
@@ -2019,6 +2019,7 @@ axes[2].legend(fontsize=7, frameon=False)
 plt.show()
 end(changed)
 print("dead groups at the first step:", {name: round(changed[name][0]["dead"], 2) for name in ("G = 2", "usual", "G = 32")})
+print(f"pairs that are dead where one answer in 100 is right: {100 * (0.99**2 + 0.01**2):.0f} in 100")
 print("beta on its way to the KL target:", [round(b, 3) for b in series(changed["KL target .05"], "beta")[1][::6]])
 
 # %% [markdown]
@@ -2026,7 +2027,7 @@ print("beta on its way to the KL target:", [round(b, 3) for b in series(changed[
 #
 # | change | why it does not matter here | where it does |
 # |---|---|---|
-# | G of 2 or 32 for the same 128 answers | pairs are mostly dead, but there are 64 of them; what counts is the number of samples | with one right answer in a hundred, pairs are dead 98 times in 100; with noisy rewards a baseline from two is a poor one |
+# | G of 2 or 32 for the same number of answers | pairs are mostly dead, but there are many of them; what counts is the number of samples | with one right answer in 100, 98 of 100 pairs are dead; with noisy rewards a baseline from two is a poor one |
 # | beta 0 | a short run, a verifier that cannot be fooled | the section on the verifier |
 # | beta that follows a KL target | it falls first, and comes back when the learning rate is nearly gone | in runs of thousands of steps; but a target below the KL of the very behaviour you want is a wish for two things at once |
 # | one group for the whole batch | no levels | the first experiment |
@@ -2081,7 +2082,6 @@ def ppo_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta
 
 with_critic = train(copy.deepcopy(base), "PPO", update=ppo_step)
 compare({"GRPO": usual, "PPO": with_critic}, ("greedy", "sampled", "thinks"))
-tokens = sample(policy, TRAIN[: run["prompts"]].to(run["device"]), run["answers"], draw=torch.Generator(run["device"]).manual_seed(0))
 actor_keeps, critic_keeps = (saved_bytes(lambda: response_logits(m, tokens, PROMPT)) / 2**20 for m in (policy, critic))
 one = sum(p.numel() for p in policy.parameters()) * 4 / 2**20  # MiB of float32 weights; gradient and Adam make it four times
 print("        greedy  sampled  CPU s   weights, gradients, Adam   activations of an update")
@@ -2127,10 +2127,9 @@ print(f"the cache holds {cache / 1024:.1f} KiB")
 # %% [markdown]
 # ## When your own run is ill: symptoms, causes, remedies (optional, to look things up)
 #
-# First the three classics: a learning rate that is 20 times too high, a wrong sign, and rewards that belong to other answers (a loader shuffled them; the shapes are right and nothing complains). Then
-# a reward that nearly nobody ever gets, a beta of 10, a reward for the answer 18 whatever the question, at a beta of 0, and a clip range of .02 for four updates.
+# First the three classics: a learning rate that is 20 times too high, a wrong sign, and rewards that belong to other answers (a loader shuffled them; the shapes are right and nothing complains).
 #
-# **Guess**: which of the first three is the most treacherous?
+# **Guess**: which of the three is the most treacherous?
 
 # %% show failures
 def negate(batch):
@@ -2142,26 +2141,32 @@ def shuffle(batch):
     return batch | {"rewards": batch["rewards"][order.to(batch["rewards"].device)]}
 
 
-half = max(2, run["experiment_steps"] // 2)
 failures = {
     "lr x 20": train(copy.deepcopy(base), "learning rate x 20", lr=1e-2),
     "wrong sign": train(copy.deepcopy(base), "wrong sign", tamper=negate),
     "misaligned": train(copy.deepcopy(base), "misaligned rewards", tamper=shuffle),
+}
+compare({"usual": usual} | failures, ("greedy", "sampled", "kl"), logs=("kl",))
+for name, diary in failures.items():
+    print(f"{name:10} greedy every fifth step:", [round(a, 2) for a in series(diary, "greedy")[1]], f"  largest KL {max(series(diary, 'kl')[1]):.3g}")
+
+# %% [markdown]
+# The high rate learns to think within a few steps and breaks: the KL leaps to many nats per token, and the policy never fully recovers. The wrong sign goes to nearly no right answer in half the run; it
+# learnt perfectly what it was told. Misaligned rewards are the treacherous ones: nothing explodes, the KL stays small, and accuracy drifts down to about .1 or below, as if the task were too hard. A
+# batch of two groups and a unit test find it in a millisecond.
+
+# %% [markdown]
+# Four more, in half as many steps: a reward that nearly nobody ever gets, a beta of 10, a reward for the answer 18 whatever the question, at a beta of 0, and a clip range of .02 for four updates.
+
+# %% show symptoms
+half = max(2, run["experiment_steps"] // 2)
+more = {
     "a rare reward": train(copy.deepcopy(base), "a rare reward", half, reward=lambda texts, answers: [a * (int(right) > 32) for a, right in zip(accuracy(texts, answers), answers)]),
     "beta 10": train(copy.deepcopy(base), "beta = 10", half, beta=10.0),
     "a reward for 18": train(copy.deepcopy(base), "a reward for 18", half, reward=lambda texts, answers: [float(extract_answer(t) == "18") for t in texts], lr=2e-3, beta=0.0),
     "clip .02": train(copy.deepcopy(base), "clip .02, four updates", half, clip_range=0.02, inner_epochs=4),
 }
-compare({"usual": usual} | {name: failures[name] for name in ("lr x 20", "wrong sign", "misaligned")}, ("greedy", "sampled", "kl"), logs=("kl",))
-for name in ("lr x 20", "wrong sign", "misaligned"):
-    print(f"{name:10} greedy every fifth step:", [round(a, 2) for a in series(failures[name], "greedy")[1]], f"  largest KL {max(series(failures[name], 'kl')[1]):.3g}")
-
-# %% [markdown]
-# The high rate learns to think within a few steps and breaks: the KL leaps to many nats per token, and the policy never fully recovers. The wrong sign goes to nearly no right answer within 15 steps; it
-# learnt perfectly what it was told. Misaligned rewards are the treacherous ones: nothing explodes, the KL stays small, and accuracy drifts down to about .1 or below, as if the task were too hard. A
-# batch of two groups and a unit test find it in a millisecond.
-
-# %% show symptoms
+failures = failures | more
 memory = {n: saved_bytes(lambda: response_logits(policy, tokens[:n], PROMPT)) / 2**20 for n in (8, 16, 32, 64, 128) if n <= len(tokens)}
 pictures = [
     ("1 reward flat: dead groups", {"dead groups": (failures["a rare reward"], "dead"), "reward": (failures["a rare reward"], "reward")}),
@@ -2183,6 +2188,7 @@ axes.flat[7].plot(memory.keys(), memory.values(), "o-")
 axes.flat[7].set(xlabel="answers per backward pass", ylabel="MiB kept", ylim=(0, None))
 axes.flat[7].set_title("8 out of memory", fontsize=9)
 plt.show()
+recorded("right among the last samples", {"learning rate 4e-3": (0.87, 0.34), "epsilon .1": (0.89, 0.26), "beta .3": (0.76, 0.15), "twice the prompts": (0.93, 0.59), "learning rate 1e-3": (0.97, 0.83)})
 
 # %% [markdown]
 # | | symptom | cause | how to see it | remedy |
@@ -2196,19 +2202,16 @@ plt.show()
 # | 7 | reward rises, truth falls | the verifier is hacked | an independent judge disagrees | mend the verifier, start again from before |
 # | 8 | out of memory | activations of a backward pass grow with answers x tokens | picture 8 | micro-batches with advantages from the whole batch; shorter answers |
 #
-# Is the order in row 2 right? Recorded at a learning rate of 4e-3, where all four seeds oscillate: share of right samples at step 30.
+# Is the order in row 2 right? The last cell printed what was recorded at eight times the usual rate, where runs do oscillate.
 #
-# | | seed 0 | 1 | 2 | 3 |
-# |---|---|---|---|---|
-# | x |
-#
-# A lower rate cures every seed, twice the prompts help most. An epsilon of .1 is often advised; here it helped one seed and hurt others, and so did a larger beta. And one row without
+# A lower rate cures every seed, and twice the prompts help most. An epsilon of .1 is often advised; here it helped one seed and hurt others, and so did a larger beta. And one row without
 # a picture: **everything looks fine**. Then run the unit tests.
 #
-# What does `read_curves` make of all these runs? **Guess**: which causes does it name first?
+# What does `read_curves` make of all these runs, and of a model whose warm-up stopped at 100 steps? **Guess**: which causes does it name first?
 
 # %% show second_opinion
-for name, diary in (failures | {"lenient verifier": hacked} | levels).items():
+weak = train(warm_up(run["seed"], 100, run["width"], run["layers"], run["heads"], run["device"]), "a model too weak")  # it cannot add yet
+for name, diary in (failures | {"a model too weak": weak} | {"lenient verifier": hacked} | levels).items():
     print(f"{name}:")
     for sentence in read_curves(diary) or ["nothing looks ill"]:
         print(f"  - {sentence}")

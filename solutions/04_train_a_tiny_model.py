@@ -1778,7 +1778,7 @@ levels = {
 }
 compare({"no levels": usual} | levels, ("greedy", "sampled", "kl"))
 end({"no levels": usual} | levels)
-recorded("right among the last samples", {"own groups": (0.83, 0.77, 0.92), "whole batch": (0.59, 0.18, 0.66), "wrong groups": (0.74, 0.47, 0.83)})
+recorded("right among the last samples", {"own groups": (0.83, 0.77, 0.92, 0.83), "whole batch": (0.59, 0.18, 0.66, 0.59), "wrong groups": (0.74, 0.47, 0.83, 0.80)})
 
 # %% [markdown]
 # Own groups do not notice: the level is the same for all answers to a prompt, so it leaves with the group's mean, and the run is the run without levels. The whole batch ends far below, and its KL
@@ -1817,13 +1817,12 @@ compare(held, ("reward", "sampled", "thinks", "kl"), {"reward": "reward, as paid
 for name, diary in held.items():
     print(f"{name}: reward {diary[0]['reward']:.2f} -> {last(diary, 'reward'):.2f}, truth {diary[0]['sampled']:.2f} -> {last(diary, 'sampled'):.2f}, thinks {last(diary, 'thinks'):.2f}")
 gallery(fooled, VERDICT[[7]].to(run["device"]))
-recorded("truth at the end, 60 steps", {"beta .04": (0.10, 0.22, 0.17), "beta 1": (0.80, 0.79, 0.85), "beta 3": (0.96, 0.83)})
+recorded("truth at the end, 60 steps", {"beta .04": (0.10, 0.22, 0.17, 0.12), "beta 1": (0.80, 0.79, 0.85, 0.98), "beta 3": (0.96, 0.83, 0.95, 0.97)})
 
 # %% [markdown]
 # At .04 the reward goes up by about .1 and the truth falls to about where the warm-up left it; thinking disappears. A hasty guess lands within 4 of the truth nearly always and is ten tokens shorter:
 # the policy found what you pay for. This is **reward hacking**, and nothing in the curve of the reward gives it away. At a beta of 1 the way from the reference costs more than the cheat earns, and the
-# policy stays mostly right. That is what the KL is for: not to make learning better, but to bound what a wrong reward can do. It depends on the seed how fast, but not whether, for
-# those that find the cheat at all.
+# policy stays mostly right. That is what the KL is for: not to make learning better, but to bound what a wrong reward can do. All four recorded seeds say the same.
 #
 # So which beta? Texts start between .01 and .1, and go on by factors of 3 until the policy moves and does not run away. It depends on how far from the reference the wanted behaviour is and
 # on how far you trust the reward: with a verifier that cannot be fooled, 0 does as well (a later section), and here .04 was far too little. PPO's beta does not carry over.
@@ -1949,13 +1948,13 @@ plt.show()
 for name, (diary, heard) in clips.items():
     ratios = heard[8 * at - 1]["ratios"]
     print(f"{name}: sampled {last(diary, 'sampled'):.2f}, most clipped {100 * max(series(diary, 'clip_fraction')[1]):.0f} %; step {at}, eighth update: {100 * ((ratios < 0.8) | (ratios > 1.2)).float().mean():.0f} % of the ratios outside .8 to 1.2, the largest {ratios.max():.1f}")
-recorded("right among the last samples", {"clip .2": (0.85, 0.67), "no clip": (0.43, 0.29)})
+recorded("right among the last samples", {"clip .2": (0.85, 0.67, 0.84, 0.88), "no clip": (0.43, 0.29, 0.55, 0.80)})
 
 # %% [markdown]
 # With the clip the run learns; without it, it goes back and forth below. On the recorded seeds the
 # same, by more or less.
 #
-# The histogram says more than the clip fraction: that counts only the tokens whose gradient the clip removed, while many ratios leave the range and go on. Clipping is a brake, not a wall: it stops pushing a token
+# The histogram says more than the clip fraction, which counts only the tokens whose gradient the clip removed: ratios leave the range with the clip as well, but go less far. Clipping is a brake, not a wall: it stops pushing a token
 # further, and cannot pull it back. At the usual rate and two epochs it hardly acts, and no clip does as well.
 
 # %% [markdown]
@@ -2188,7 +2187,7 @@ axes.flat[7].plot(memory.keys(), memory.values(), "o-")
 axes.flat[7].set(xlabel="answers per backward pass", ylabel="MiB kept", ylim=(0, None))
 axes.flat[7].set_title("8 out of memory", fontsize=9)
 plt.show()
-recorded("right among the last samples", {"learning rate 4e-3": (0.87, 0.34), "epsilon .1": (0.89, 0.26), "beta .3": (0.76, 0.15), "twice the prompts": (0.93, 0.59), "learning rate 1e-3": (0.97, 0.83)})
+recorded("right among the last samples", {"learning rate 4e-3": (0.87, 0.34, 0.84, 0.87), "epsilon .1": (0.89, 0.26, 0.71, 0.86), "beta .3": (0.76, 0.15, 0.79, 0.76), "twice the prompts": (0.93, 0.59, 0.94, 0.92), "learning rate 1e-3": (0.97, 0.83, 0.96, 0.96)})
 
 # %% [markdown]
 # | | symptom | cause | how to see it | remedy |
@@ -2204,7 +2203,7 @@ recorded("right among the last samples", {"learning rate 4e-3": (0.87, 0.34), "e
 #
 # Is the order in row 2 right? The last cell printed what was recorded at eight times the usual rate, where runs do oscillate.
 #
-# A lower rate cures every seed, and twice the prompts help most. An epsilon of .1 is often advised; here it helped one seed and hurt others, and so did a larger beta. And one row without
+# The lower rate ends best on every seed, and twice the prompts come second. An epsilon of .1 is often advised; here it changed little or cost something, and a larger beta cost something on every seed. And one row without
 # a picture: **everything looks fine**. Then run the unit tests.
 #
 # What does `read_curves` make of all these runs, and of a model whose warm-up stopped at 100 steps? **Guess**: which causes does it name first?

@@ -1942,7 +1942,7 @@ for (name, (diary, heard)), style in zip(clips.items(), ("-", "--")):
     axes[2].hist(heard[8 * at - 1]["ratios"].log10().clamp(-2, 2), torch.linspace(-2, 2, 60), histtype="step", linestyle=style, log=True)
 axes[0].set(xlabel="RL step", title="sampled accuracy", ylim=(0, 1))
 axes[1].set(xlabel="RL step", title="share of clipped tokens")
-axes[2].set(xlabel="log10 of the ratio; 0 is no change", title=f"tokens, step {at}, eighth update")
+axes[2].set(xlabel="log10 of the ratio; 0 is no change", ylabel="tokens", title=f"step {at}, eighth update")
 axes[0].legend(fontsize=8, frameon=False)
 plt.show()
 for name, (diary, heard) in clips.items():
@@ -2115,7 +2115,7 @@ with torch.no_grad():
     a_pass = seconds(lambda: token_log_probs(response_logits(reference, tokens, PROMPT), tokens[:, PROMPT:]))
 for epochs in (1, 2, 4):
     step = seconds(lambda: grpo_step(learner, reference, its_optimizer, batch, inner_epochs=epochs), 5)
-    print(f"{epochs} inner epochs: an update takes {1000 * step:.0f} ms; without the cache {1000 * (step + (epochs - 1) * a_pass):.0f} ms ({100 * (epochs - 1) * a_pass / step:.0f} % more)")
+    print(f"inner epochs {epochs}: an update takes {1000 * step:.0f} ms; without the cache {1000 * (step + (epochs - 1) * a_pass):.0f} ms ({100 * (epochs - 1) * a_pass / step:.0f} % more)")
 cache = tokens[:, PROMPT:].numel() * 4
 print(f"the cache holds {cache / 1024:.1f} KiB")
 

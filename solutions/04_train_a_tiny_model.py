@@ -1777,7 +1777,7 @@ def draw_run(axes, history):
     ]
     for ax, (title, keys) in zip(axes.flat, pictures):
         ax.clear()
-        for key, color, style in zip(keys, (BLUE, ORANGE), ("-", "--")):
+        for key, color, style in zip(keys, (BLUE, ORANGE), ("-", "--")):  # told apart where they coincide
             ax.plot(*series(history, key), style, color=color, label=key)
         ax.set(title=title, xlabel="RL step", ylim=(0, None))
         ax.title.set_fontsize(9)
@@ -1920,15 +1920,21 @@ if run["device"] == "cuda":
 for name, model in (("before", base), ("after", policy)):
     greedy, sampled = (evaluate(model, VERDICT.to(run["device"]), temperature=t) for t in (0.0, 1.0))
     print(f"{name:7} greedy: right {greedy['accuracy']:.3f}, thinks {greedy['thinks']:.3f}   sampled: right {sampled['accuracy']:.3f}, thinks {sampled['thinks']:.3f}")
-print("greedy after step:", {step: round(value, 2) for step, value in zip(*series(history, "greedy"))})
-clipped = series(history, "clip_fraction")[1]
-print(f"largest KL {max(series(history, 'kl')[1]):.2f} nats per token; most clipped tokens {100 * max(clipped):.1f} % at step {clipped.index(max(clipped)) + 1}, {100 * sum(clipped) / len(clipped):.1f} % on average")
+
+# %% show in_numbers
+if history:
+    print("step  greedy  sampled  thinks    KL  clipped  dead groups")
+    for row in history:
+        if "greedy" in row and (row["step"] <= 20 or row["step"] % 10 == 0 or row is history[-1]):
+            print(f"{row['step']:4}  {row['greedy']:6.2f}  {row['sampled']:7.2f}  {row['thinks']:6.2f}  {row['kl']:4.2f}  {100 * row['clip_fraction']:5.1f} %  {row['dead']:11.2f}")
+    most = max(history, key=lambda row: row["clip_fraction"])
+    print(f"Most tokens are clipped at step {most['step']}: {100 * most['clip_fraction']:.1f} %.")
 
 # %% [markdown]
 # **What to see.** The sampled curve climbs smoothly; the greedy one, measured every fifth step, stays about where it was for ten steps and is near 1 five steps later, when the
-# most likely first token has become `<think>`. At the end nearly all answers think, and greedy accuracy on prompts that nobody looked at went from about .14 to about 1. The
-# KL rises to about .2 nats per token and stays: to think *is* to be far from a reference that does not. Clipping is rare, and it acts most early, around the
-# sixth step, when the learning rate has just reached its top. And the dead groups come back at the end, for the best of reasons: all eight answers are right.
+# most likely first token has become `<think>`. At the end nearly all answers think, and greedy accuracy on prompts that nobody looked at went from about .13 to about 1. The
+# KL rises to about .2 nats per token and stays: to think *is* to be far from a reference that does not. Clipping is rare, about one token in a hundred at most, and it acts
+# early, when the learning rate has just reached its top. And the dead groups come back at the end, for the best of reasons: all eight answers are right.
 #
 # What was yours and what was given? You wrote the reward, the rollout, the advantages, the objective and the update: what makes it GRPO. The model, its
 # sampler, its warm-up and the plots were given, as they are to everybody who trains a language model today.
@@ -1958,17 +1964,18 @@ for warm_up_steps in (120, 220):
 # %% [markdown]
 # ## What the curves say
 #
-# Eight pictures are a lot to read when something is wrong. The next function reads the diary as an experienced colleague would: dead groups, a
-# reward that is flat, falls or collapses, KL, clipped tokens, entropy, length; and for what looks ill it names the likeliest causes. If your run went as described
-# above, it finds nothing. If it did not, begin with what it says, and with the check of the function that it points to.
+# Eight pictures are a lot to read when something is wrong. `read_curves` reads the diary as an experienced colleague would and names the likeliest cause of what
+# looks ill. What that cause explains too, it calls an echo: after a wrong sign the KL explodes as well, and you need to mend the sign alone.
+#
+# **Guess**: can a reward for thinking, right or wrong, be seen in the curves? A reward of 1 for every text that is long? Think before you read on.
 
 # %% show doctor
 def read_curves(history):
-    """What looks ill in a diary, and what it most likely comes from: a sentence for each symptom."""
+    """What looks ill in a diary, the likeliest cause first; a list of sentences, empty if nothing looks ill."""
     if len(history) < 5:
         return ["Curves shorter than five steps say nothing yet."]
-    if not {"kl", "clip_fraction"} <= set(history[0]):
-        return ["The diary has no KL or no share of clipped tokens. Likeliest: grpo_step does not return the metrics that grpo_objective gave."]
+    if any(not {"kl", "clip_fraction"} <= set(row) for row in history):
+        return ["The diary has no KL or no share of clipped tokens. Likeliest: grpo_step returns nothing, or not the metrics that grpo_objective gave."]
     if not all(math.isfinite(value) for row in history for value in row.values()):
         return ["There is a NaN or an infinity. Likeliest: an exp of padding that is masked afterwards, a log of 0, a division by the size of an empty mask."]
 
@@ -1977,79 +1984,416 @@ def read_curves(history):
         part = values[int(start * len(values)) : max(1, math.ceil(end * len(values)))]
         return sum(part) / len(part)
 
+    def line(key):  # how well a straight line through this curve gives the reward: 1 is exactly
+        x = series(history, key)[1]
+        return np.corrcoef(x, rewards)[0, 1] ** 2 if max(x) > min(x) and max(rewards) > min(rewards) else 0
+
     (before, after), (true_before, true_after), (length_before, length_after) = [(mean(key, 0, 0.1), mean(key, 0.8, 1)) for key in ("reward", "sampled", "length")]
     rewards, kls, clipped, entropies = (series(history, key)[1] for key in ("reward", "kl", "clip_fraction", "entropy"))
-    top, often, kl, largest = max(mean("reward", k / 10, k / 10 + 0.1) for k in range(10)), history[0]["updates"] > 1, mean("kl", 0.8, 1), math.log(len(VOCAB))
+    best, true_best = (max(mean(key, k / 10, k / 10 + 0.1) for k in range(10)) for key in ("reward", "sampled"))
+    size, twice, kl, nats = history[0]["answers"], history[0]["updates"] > 1, mean("kl", 0.8, 1), math.log(len(VOCAB))
     noise = (max(rewards) - min(rewards)) / 2  # a change of less than half of the range may be chance
-    collapses = noise > 0.1 and top - before > noise / 2 and top - after > noise
-    falls = not collapses and noise > 0.025 and before - after > noise
+    judged, climbs = len(history) >= 10, np.corrcoef(range(len(rewards)), rewards)[0, 1] > 0.6 if noise else False
+    collapses = judged and noise > 0.1 and best - before > noise / 2 and best - after > noise
+    falls = judged and not collapses and noise > 0.025 and before - after > noise
     rises = noise > 0.1 and after - before > noise
-    parts = not (collapses or falls) and (true_after < true_before - 0.3 or (rises and true_after < true_before + 0.1))
-    dead = not (collapses or falls) and (mean("dead", 0, 0.3) > 0.9 or (not rises and mean("dead", 0.8, 1) > 0.9))
-    flat, moved = not (collapses or falls or rises or dead or parts), kl > 0.005
-    wrong_entropy = min(entropies) if min(entropies) < 0 else max(entropies)
-    symptoms = [
-        (dead, "Nearly all groups are dead: the answers to a prompt all earn the same, and nothing is learnt from them. Likeliest: a reward that nobody reaches or that everybody gets; groups that are too small."),
-        (collapses, f"The reward rose to {top:.2f} and fell back to {after:.2f}. Likeliest: a learning rate that is too high; too few prompts per step."),
-        (falls, f"The reward falls, from {before:.2f} to {after:.2f}. Likeliest: a minus that is missing or doubled, in the loss, the advantages or the log-probs; rewards that belong to other answers."),
-        (parts, f"Reward and truth go apart: the reward goes from {before:.2f} to {after:.2f}, the truth from {true_before:.2f} to {true_after:.2f}. Likeliest: the verifier pays for something else than being right. Read samples."),
-        (flat and max(kls) < 1e-6, "The policy does not move at all: the KL stays at 0. Likeliest: no gradient reaches its parameters, or the optimizer takes no step after backward."),
-        (flat and max(kls) >= 1e-6 and not moved, f"The policy barely moves: the KL is {kl:.4f}. Likeliest: beta is too large, or the learning rate too small."),
-        (flat and moved and true_after < 0.5, f"The policy moves (a KL of {kl:.2f}), but not towards the reward, which stays at {after:.2f}. Likeliest: rewards, advantages or log-probs that belong to other answers or other tokens."),
-        (rises and not moved, f"The policy learns, and yet the KL stays at {kl:.4f}. Likeliest: it is measured to the old policy, or the reference is no copy and learns too."),
-        (max(kls) > 1, f"The KL explodes, up to {max(kls):.3g} nats per token. Likeliest: a wrong sign; a learning rate that is too high; a beta that is too small; padding or other tokens among the log-probs."),
-        (min(kls) < -1e-6, f"The KL is negative ({min(kls):.3f}), and k3 never is. Likeliest: another estimator, or its two log-probs in the wrong order."),
-        (often and moved and kls[0] == 0, "After the first step the KL is still exactly 0, although a step has more than one update. Likeliest: there is only one, or the metrics are not those of the last."),
-        (often and moved and kls[0] != 0 and not any(clipped), "Nothing is ever clipped. Likeliest: the old log-probs are computed again after an update, so that the ratio is always 1; the clip range is too wide to act; no advantage is negative."),
-        (sum(clipped) > 0.05 * len(clipped), f"Many tokens are clipped: {100 * max(clipped):.0f} percent in one step. Likeliest: a clip range too narrow for so many updates per batch; a learning rate that is too high; old log-probs that are not the old policy's."),
-        (not 0 <= wrong_entropy <= largest, f"The entropy is {wrong_entropy:.1f} nats per token, and {len(VOCAB)} tokens allow 0 to {largest:.1f}. Likeliest: token_log_probs has lost its sign or its normaliser; logits and tokens are shifted by one; padding counts."),
-        (mean("distinct", 0.8, 1) < 0.5 / history[0]["answers"], f"Different prompts get the same answer (the entropy is {entropies[-1]:.2f}). Likeliest: a reward that does not look at the prompt; a learning rate that is too high; a beta of 0."),
-        (length_before < 2, f"Only {length_before:.1f} tokens of an answer count. Likeliest: the mask is wrong."),
-        (not falls and after >= before and length_after < 0.93 * length_before, f"Answers get shorter, from {length_before:.1f} to {length_after:.1f} tokens. Likeliest: short answers are paid better, by a charge for length or because guessing is enough."),
-        (length_after > 0.9 * ROOM, f"Answers fill the room they have ({length_after:.1f} of {ROOM} tokens). Likeliest: the end of an answer is not in the mask, so nobody learns to stop; a reward that pays for length."),
+    down = collapses or falls
+    paid = next((name for key, name in (("length", "length"), ("thinks", "thinking"), ("format", "the format")) if line(key) > 0.9999 > line("sampled")), None)
+    parts = judged and not down and (true_after < true_before - 0.3 or rises and (true_after < true_before + 0.1 or true_after < true_best - 0.15))
+    dead = not down and (mean("dead", 0, 0.3) > 0.9 or (not rises and mean("dead", 0.8, 1) > 0.9))
+    same = dead and min(rewards) < max(rewards) and mean("dead", 0, 1) == 1 and mean("distinct", 0, 0.3) * size < 1.2  # one text for each prompt, or fewer
+    sudden = max(kls[:5]) > 1  # before anything else happened
+    flat, moved = len(history) >= 15 and not (down or rises or climbs or dead or parts), kl > 0.005
+    apart = mean("greedy", 0.8, 1) > max(0.8, true_after + 0.3) and true_after - mean("sampled", 0.5, 0.7) < 0.1 and len(history) >= 15
+    table = [  # name, does it show, what shows, likeliest causes, the signs above that explain it
+        ("kl", sudden, f"The KL explodes at once, up to {max(kls):.3g} nats per token", "a learning rate that is far too high; log-probs of other tokens", ""),
+        ("mask", length_before < 2, f"Only {length_before:.1f} tokens of an answer count", "the mask is wrong", ""),
+        ("entropy", not sudden and not 0 <= entropies[0] <= nats, f"The entropy is {entropies[0]:.1f} nats per token before anything is learnt, and {len(VOCAB)} tokens allow 0 to {nats:.1f}", "token_log_probs has lost its sign or its normaliser; logits and tokens are shifted by one; padding counts", ""),
+        ("negative", min(kls) < -1e-6, f"The KL is negative ({min(kls):.3f}), and k3 never is", "another estimator, or its two log-probs in the wrong order", ""),
+        ("dead", size == 1, "Every group has one answer, and nothing to compare it with: all advantages are 0", "settings or options with answers = 1; take 8", ""),
+        ("dead", same, "All answers to a prompt are the same text, so all groups are dead", "sampling at temperature 0", "dead kl"),
+        ("dead", dead, "Nearly all groups are dead: the answers to a prompt all earn the same, and nothing is learnt from them", "a reward that nobody reaches (a model too weak?) or that everybody gets; a reward that looks at the prompt alone; groups that are too small", "dead kl"),
+        ("falls", collapses, f"The reward rose to {best:.2f} and fell back to {after:.2f}", "a learning rate that is too high; too few prompts per step; too many updates per batch", "kl"),
+        ("falls", falls, f"The reward falls, from {before:.2f} to {after:.2f}", "a minus that is missing or doubled, in the loss, the advantages or the log-probs; rewards or log-probs of other answers or tokens", "kl"),
+        ("paid", paid and rises, f"The reward goes with {paid} exactly, and with the truth less", f"the verifier pays for {paid}, right or wrong", "kl"),
+        ("parts", parts, f"Reward and truth go apart: the reward goes from {before:.2f} to {after:.2f}, the truth from {true_before:.2f} to {true_after:.2f} (at best {true_best:.2f})", "the verifier pays for something else than being right; texts that go on after their end. Read samples", "kl paid"),
+        ("still", flat and max(kls) < 1e-6, "The policy does not move at all: the KL stays at 0", "no gradient reaches its parameters, or the optimizer takes no step after backward, or its learning rate is 0", ""),
+        ("still", flat and max(kls) >= 1e-6 and not moved and kls[0] < 1e-6 * max(kls), f"The policy barely moves (a KL of {kl:.4f}), and its first update did nothing", "the old log-probs are not detached, so that the ratio has no gradient and only the KL has one", ""),
+        ("still", flat and max(kls) >= 1e-6 and not moved, f"The policy barely moves: the KL is {kl:.4f}", "beta is too large, or the learning rate too small", "still"),
+        ("lost", flat and moved and true_after < min(0.5, true_before + 0.1), f"The policy moves (a KL of {kl:.2f}), but not towards the reward, which stays at {after:.2f}", "a model too weak to be elicited: is it right more often with `force=THINK`? If it is: rewards, advantages or log-probs of other answers or tokens; samples at another temperature", "kl"),
+        ("apart", apart, f"Greedy answers are right ({mean('greedy', 0.8, 1):.2f}), samples stay behind ({true_after:.2f})", "samples drawn at a temperature above 1; a large beta; advantages that are mostly noise", "kl falls parts paid"),
+        ("kl", max(kls) > 1, f"The KL explodes, up to {max(kls):.3g} nats per token", "padding, the prompt or too few tokens in the mask; a learning rate that is too high; a wrong sign; a beta that is too small", "kl falls parts paid lost"),
+        ("near", rises and not moved, f"The policy learns, and yet the KL stays at {kl:.4f}", "it is measured to the old policy, or the reference is no copy and learns too", ""),
+        ("first", twice and moved and kls[0] == 0, "After the first step the KL is still exactly 0, although a step has more than one update", "there is only one, or the metrics are not those of the last", ""),
+        ("never", twice and moved and kls[0] != 0 and len(history) >= 15 and not any(clipped), "Nothing is ever clipped", "the old log-probs are computed again after an update, so that the ratio is always 1; the clip range is too wide to act; no advantage is negative", "kl"),
+        ("clip", judged and sum(clipped) > 0.05 * len(clipped), f"Many tokens are clipped: {100 * max(clipped):.0f} percent in one step", "a clip range too narrow for so many updates per batch; a learning rate that is too high; old log-probs that are not the old policy's", "kl falls"),
+        ("same", mean("distinct", 0.8, 1) < 0.5 / size and size > 1, f"Different prompts get the same answer (the entropy is {entropies[-1]:.2f})", "a reward that does not look at the prompt; a learning rate that is too high; a beta of 0", "kl falls parts paid dead"),
+        ("short", not falls and after >= before and length_after < 0.93 * length_before, f"Answers get shorter, from {length_before:.1f} to {length_after:.1f} tokens", "short answers are paid better, by a charge for length or because guessing is enough", "kl falls parts paid lost"),
+        ("long", length_after > 0.9 * ROOM, f"Answers fill the room they have ({length_after:.1f} of {ROOM} tokens)", "the end of an answer is not in the mask, so nobody learns to stop; a reward that pays for length", "kl falls paid"),
     ]
-    return [sentence for ill, sentence in symptoms if ill]
+    told, said, echoes = set(), [], []
+    for name, shows, sign, causes, explained_by in table:
+        if shows and name not in told:
+            (echoes if told & set(explained_by.split()) else said).append((sign, causes))
+            told.add(name)
+    return [f"{sign}. Likeliest: {causes}." for sign, causes in said] + [f"An echo, most likely: {sign[0].lower() + sign[1:]}." for sign, _ in echoes]
 
 
 print("\n".join(read_curves(history)) or "Nothing in these curves looks ill.")
+
+# %% [markdown]
+# If your run went as described above, it finds nothing; otherwise begin with its first sentence. A reward that is one of the curves to the last digit (the thoughts, the length) gives itself away. One for
+# long texts does not: while thoughts are what makes texts long, and right, reward and truth rise together. Nor do these show in curves: a KL with the wrong sign at a small beta, a forgotten
+# `zero_grad`, a gradient whose norm is not clipped, rewards used without a baseline. And one picture has two causes that no curve tells apart: a
+# policy that moves and does not climb, because its **model is too weak** (the commonest cause in practice: there is nothing to elicit) or because its rewards belong to other answers. Force it to
+# think, as the warm-up's cell did: if that does not help, no reward will.
 
 # %% show gallery_after
 gallery(policy, VERDICT[[7, 77, 177]].to(run["device"]))
 
 # %% [markdown]
-# The same prompts as before. You have written every line that made this happen.
+# The same prompts as before. The reward, the rollout, the advantages, the loss and the update that made this happen are yours. The model, its sampler and its
+# warm-up were given, and so was the ability: what you trained is the habit of using it.
 
 # %% [markdown]
 # # Experiments
 #
-# From here on every experiment starts from the same warmed-up model and takes seconds. Each has a question first: answer it before you run the cell.
-# They are short runs of 30 steps on one seed; trust large differences only.
+# From here on every experiment starts from the same warmed-up model and takes seconds. Each has a question first: answer it before you run the cell. The runs
+# are short, on one seed, so trust large differences only; where a table shows four seeds, it was recorded beforehand.
+#
+# The first two sections are part of the course. **All others are optional**: run the cells, and read where you are curious.
 
 # %% show usual
 TITLES = {"greedy": "greedy accuracy", "sampled": "sampled accuracy", "thinks": "share that thinks", "kl": "KL (nats per token)", "clip_fraction": "share of clipped tokens", "dead": "share of dead groups", "length": "tokens per answer"}
 
 
-def compare(runs, keys, titles={}):
+def compare(runs, keys, titles={}, logs=()):
     """The same entries of several diaries, side by side."""
     fig, axes = plt.subplots(1, len(keys), figsize=(3.4 * len(keys), 2.8), squeeze=False)
     for ax, key in zip(axes[0], keys):
-        for (name, diary), style in zip(runs.items(), ("-", "--", "-.", ":")):  # told apart where they coincide
-            ax.plot(*series(diary, key), style, label=name)
-        ax.set(xlabel="RL step", title=(TITLES | titles).get(key, key), yscale="log" if key == "beta" else "linear")
-    axes[0][-1].legend(fontsize=8, frameon=False)
+        for (name, diary), style in zip(runs.items(), ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))):  # told apart where they coincide
+            ax.plot(*series(diary, key), linestyle=style, label=name)
+        ax.set(xlabel="RL step", title=(TITLES | titles).get(key, key), yscale="log" if key in logs else "linear")
+        if key in ("greedy", "sampled", "thinks", "dead"):
+            ax.set_ylim(-0.03, 1.03)
+    fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(runs), fontsize=8, frameon=False)
     plt.show()
 
 
 def last(history, key):
-    return series(history, key)[1][-1]
+    """An entry at the end of a run: its mean over what was written down in the last five steps."""
+    values = [row[key] for row in history[-5:] if key in row]
+    return sum(values) / len(values)
+
+
+def end(runs):
+    """Prints where runs ended."""
+    for name, diary in runs.items():
+        print(f"{name:24} right: greedy {last(diary, 'greedy'):.2f}, sampled {last(diary, 'sampled'):.2f}   thinks {last(diary, 'thinks'):.2f}   KL {last(diary, 'kl'):.2f}")
+
+
+def recorded(what, rows):
+    """Prints what was recorded beforehand on four seeds."""
+    print(f"\nrecorded, {what:32}  seed 0     1     2     3")
+    for name, values in rows.items():
+        print(f"{name:44}" + "".join(f"{v:6.2f}" for v in values))
 
 
 usual = train(copy.deepcopy(base), "the usual settings")
+tokens = sample(policy, TRAIN[: run["prompts"]].to(run["device"]), run["answers"], draw=torch.Generator(run["device"]).manual_seed(0))  # a batch to measure on
 
 # %% [markdown]
-# ## PPO with a critic, side by side
+# ## What "group relative" is for
 #
-# The same task, the same model, the same samples per step. PPO gets a critic as large as the policy, that begins as a copy of it with a new head,
+# So far every reward was 0 or 1. The scores of a reward model have a *level* per prompt: whatever you answer to a pleasant question gets more than whatever you answer to an awkward one. We
+# bring that about in one line: every reward gets 3 times the prompt's first digit on top, standardised. Which answer to a prompt is the better one stays as it was.
+#
+# Then three ways to normalise: in the answer's own group; over the whole batch, as one group; and in groups that are shifted by half a group, so that every answer is
+# compared with half of another prompt's answers.
+#
+# **Guess**: which of the three will notice the levels? Will it move less, or move elsewhere?
+
+# %% show levels
+def with_levels(batch):
+    return batch | {"rewards": batch["rewards"] + 3 * (batch["tokens"][:, 0].float() - 4.5) / 2.87}  # a digit is its own token
+
+
+def whole_batch(batch):
+    return batch | {"group_ids": torch.zeros_like(batch["group_ids"])}
+
+
+def wrong_groups(batch):
+    return batch | {"group_ids": batch["group_ids"].roll(run["answers"] // 2)}
+
+
+levels = {
+    "own groups": train(copy.deepcopy(base), "own groups", tamper=with_levels),
+    "whole batch": train(copy.deepcopy(base), "whole batch", tamper=lambda batch: whole_batch(with_levels(batch))),
+    "wrong groups": train(copy.deepcopy(base), "wrong groups", tamper=lambda batch: wrong_groups(with_levels(batch))),
+}
+compare({"no levels": usual} | levels, ("greedy", "sampled", "kl"))
+end({"no levels": usual} | levels)
+recorded("right among the last samples", {"own groups": (0.83, 0.77, 0.92, 0.83), "whole batch": (0.59, 0.18, 0.66, 0.59), "wrong groups": (0.74, 0.47, 0.83, 0.80)})
+
+# %% [markdown]
+# Own groups do not notice: the level is the same for all answers to a prompt, so it leaves with the group's mean, and the run is the run without levels. The whole batch ends far below, and its KL
+# is not much smaller: it moves, and part of the way leads nowhere. A baseline for all is no bias, since a constant leaves the expected gradient right; but now most of an "advantage" says which
+# prompt was drawn, and one batch does not average that away. Wrong groups lie between, for a reason: half of each group is right.
+#
+# Without levels the whole batch does as well as groups do (a later section has the run), though here, too, some prompts are harder than others. It is levels and scales that break it, not difficulty. And
+# note what no curve of the shifted groups says: that they are wrong. **A unit test says it at once.**
+
+# %% [markdown]
+# ## A verifier that can be fooled, and what the KL is for
+#
+# Somebody means well: an answer that is off by a little should earn something too, and long answers are expensive. So the new reward pays 1 for
+# an answer within 4 of the truth and takes .02 for every token. We start from the policy you trained, which thinks and is right, and it is its own
+# reference: at first the KL is 0.
+#
+# **Guess**: what happens to the reward, and to the truth, at a beta of .04? And at a beta of 1?
+
+# %% show hacked
+def near(text, answer):
+    """Is there an answer within 4 of the truth?"""
+    inside = extract_answer(text)
+    return float(inside is not None and inside.isdecimal() and abs(int(inside) - int(answer)) <= 4)
+
+
+def lenient(texts, answers):
+    """Pays for being near, charges for length. Somebody meant well."""
+    return [near(text, answer) - 0.02 * len(re.findall(r"<[^>]*>|.", text)) for text, answer in zip(texts, answers)]
+
+
+fooled, held = copy.deepcopy(policy), copy.deepcopy(policy)
+long = 2 * run["experiment_steps"]
+hacked = train(fooled, "lenient, beta .04", long, reward=lenient, lr=1e-3)
+held = {"beta .04": hacked, "beta 1": train(held, "lenient, beta 1", long, reward=lenient, lr=1e-3, beta=1.0)}
+compare(held, ("reward", "sampled", "thinks", "kl"), {"reward": "reward, as paid", "sampled": "truth, by an independent judge"})
+for name, diary in held.items():
+    print(f"{name}: reward {diary[0]['reward']:.2f} -> {last(diary, 'reward'):.2f}, truth {diary[0]['sampled']:.2f} -> {last(diary, 'sampled'):.2f}, thinks {last(diary, 'thinks'):.2f}")
+gallery(fooled, VERDICT[[7]].to(run["device"]))
+recorded("truth at the end, 60 steps", {"beta .04": (0.10, 0.22, 0.17, 0.12), "beta 1": (0.80, 0.79, 0.85, 0.98), "beta 3": (0.96, 0.83, 0.95, 0.97)})
+
+# %% [markdown]
+# At .04 the reward goes up by about .1 and the truth falls to about where the warm-up left it; thinking disappears. A hasty guess lands within 4 of the truth nearly always and is ten tokens shorter:
+# the policy found what you pay for. This is **reward hacking**, and nothing in the curve of the reward gives it away. At a beta of 1 the way from the reference costs more than the cheat earns, and the
+# policy stays mostly right. That is what the KL is for: not to make learning better, but to bound what a wrong reward can do. All four recorded seeds say the same.
+#
+# So which beta? Texts start between .01 and .1, and go on by factors of 3 until the policy moves and does not run away. It depends on how far from the reference the wanted behaviour is and
+# on how far you trust the reward: with a verifier that cannot be fooled, 0 does as well (a later section), and here .04 was far too little. PPO's beta does not carry over.
+#
+# What to keep of every run, so that you can see this afterwards: the verifier's version, the reward's components one by one, an independent evaluation, and failed
+# samples as text.
+
+# %% [markdown]
+# ## Verifiable rewards as a craft (optional)
+#
+# Reinforcement learning with verifiable rewards (RLVR) moves the work from the reward model to the verifier. DeepSeek-R1-Zero's signals were two rules, accuracy and format, and no learned model of
+# the reward, just because that would be hacked. But rules are hacked too, as you saw. Checks that cost nothing come before the run. First: **counterexamples**, right answers in odd
+# forms and wrong ones in pretty forms.
+#
+# **Guess**: which of these eight does your `math_reward` pay, and which does `near` pay?
+
+# %% show counterexamples
+cases = [("<answer>12</answer>", "12"), ("<answer>012</answer>", "12"), ("<answer>12.0</answer>", "12"), ("<answer>１２</answer>", "12"), ("12", "12"), ("<answer>7</answer><answer>12</answer>", "12"), ("<think>1</think><answer>15</answer>", "12"), ("<answer>1.67</answer>", "1.6667")]
+for text, truth in cases:
+    print(f"math_reward {math_reward(text, truth)['accuracy']:.0f}   near {near(text, truth if truth.isdecimal() else '2'):.0f}   truth {truth:6}  {text}")
+
+# %% [markdown]
+# Yours pays the first four and refuses what has no tag, hedges or is wrong. The last is a decision, not a bug: a rounded 1.67 for 5/3 is right to whoever rounds. A tolerance pays it, and
+# pays near misses with it; say in the question how many digits you want, and compare exactly. `near` fails both ways: it refuses 12.0 and pays 15.
+#
+# Second: **which answers will a reward breed?** Take groups of four thoughts and four hasty answers of the policy you trained, pay them in different ways, and look at the mean advantage of the thoughts. No
+# training is needed.
+#
+# **Guess**: is it the tolerance or the charge for length that bred the cheat? (This is an *ablation*: leave out one component and look.)
+
+# %% show components
+questions = WATCH[:200].to(run["device"])
+ids = torch.arange(len(questions)).repeat_interleave(4).repeat(2)
+
+
+def forced(model):
+    """Four thoughts and four hasty answers to each question, and what they could be paid for."""
+    kinds = [sample(model, questions, 4, draw=torch.Generator(run["device"]).manual_seed(0), force=first)[:, PROMPT:] for first in (THINK, ID["<answer>"])]
+    written = torch.cat([F.pad(t, (0, ROOM - t.shape[1]), value=PAD) for t in kinds]).cpu()
+    texts, truths = decode(written), [str(t) for t in totals(questions).tolist() for _ in range(4)] * 2
+    length = response_mask(written, EOS).sum(1).float()
+    return torch.tensor(accuracy(texts, truths)), torch.tensor([near(t, a) for t, a in zip(texts, truths)]), -0.02 * length
+
+
+right, within, brief = forced(policy)
+print("component       mean    std   correlation with length")
+for name, x in (("right", right), ("within 4", within), ("-.02 x tokens", brief)):
+    print(f"{name:14} {x.mean():5.2f}  {x.std():5.2f}   {np.corrcoef(x, -brief)[0, 1]:5.2f}")
+ways = {
+    "right": lambda right, within, brief: group_advantages(right, ids),
+    "within 4": lambda right, within, brief: group_advantages(within, ids),
+    "right, charged for length": lambda right, within, brief: group_advantages(right + brief, ids),
+    "within 4, charged for length": lambda right, within, brief: group_advantages(within + brief, ids),
+    "each normalised, brevity x .1": lambda right, within, brief: group_advantages(right, ids) + 0.1 * group_advantages(brief, ids),
+    "each normalised, brevity x 1": lambda right, within, brief: group_advantages(right, ids) + group_advantages(brief, ids),
+}
+print("\nmean advantage of a thought      trained   after the cheat")
+for name, way in ways.items():
+    print(f"{name:30}  {way(*forced(policy))[: len(ids) // 2].mean():7.2f}   {way(*forced(fooled))[: len(ids) // 2].mean():7.2f}")
+print("\nadvantages of four wrong answers that earn .1, 0, 0, 0:", [round(a, 2) for a in group_advantages(torch.tensor([0.1, 0, 0, 0]), torch.zeros(4, dtype=torch.int64)).tolist()])
+
+# %% [markdown]
+# Neither alone: only together do they leave a thought no advantage, and as soon as guesses land a little nearer (the second column), it is worth less than a guess. The slope grows steeper on the way down. The last two rows give each component an advantage of its own and add those with weights (as some
+# do, so that forgotten scales do no harm): at a weight of 1 brevity, which is always within reach, wins against being right. And **advantage is not ability**: in a group of four wrong answers the least
+# bad has an advantage of 1.73, as large as the only right one among four would have. Means of advantages are 0 before and after training; whether a policy can do
+# anything is seen outside the groups.
+#
+# | check | how | here |
+# |---|---|---|
+# | independent questions, data kept apart | evaluate on prompts that nobody trained on or tuned by | `TRAIN`, `WATCH`, `VERDICT` |
+# | evaluation outside the groups | accuracy by a judge that is not the reward | `solved`, greedy on `WATCH` |
+# | spot checks by a person | read twenty paid and twenty unpaid answers | `gallery`; not enough here: read more |
+# | counterexamples | right in odd forms, wrong in pretty forms | the cell above, your checks of `math_reward` |
+# | each component by itself | mean, std, and how it goes with length | the first table |
+# | ablation of a component | leave it out: which answers win now? | the second table |
+# | hidden tests | what judges must not stand where the policy can read it | this course's own grading; not shown here |
+#
+# | how a verifier fails | what it means | here |
+# |---|---|---|
+# | too narrow | it refuses right forms, or pleases form: who writes as it likes earns more | `near` refuses 12.0 |
+# | too wide | it pays wrong answers | `near` pays 15 |
+# | terms out of balance | one term decides more than the one you mean | brevity x 1 |
+# | speculation in the group | an answer wins because its siblings are worse or longer | one guess among thoughts |
+# | leaked | the policy reaches what judges it: the answer in the prompt, a test file it can edit, a judge it can talk to | not shown here: our policy sees only the sum |
+
+# %% [markdown]
+# ## What the clip is for (optional)
+#
+# One batch, used for eight inner epochs at four times the learning rate: by the eighth the samples are old. **Guess**: a clip range of .2 or none (a billion), which run is better in the end? How
+# far are the ratios from 1?
+
+# %% show clipped
+def overhear(act):
+    """What each update inside act() gave to grpo_objective: its ratios, its loss, and beta x KL, which is the loss without advantages."""
+    global grpo_objective
+    yours, heard = grpo_objective, []
+
+    def listens(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, *more, **named):
+        loss, metrics = yours(log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range, beta, *more, **named)
+        pull, _ = yours(log_probs_new.detach(), log_probs_old, ref_log_probs, 0 * advantages, mask, clip_range, beta, *more, **named)
+        heard.append({"loss": loss.item(), "pull": pull.item(), "ratios": (log_probs_new.detach() - log_probs_old).exp()[mask.bool()].cpu()})
+        return loss, metrics
+
+    grpo_objective = listens
+    try:
+        return act(), heard
+    finally:
+        grpo_objective = yours
+
+
+clips = {name: overhear(lambda: train(copy.deepcopy(base), f"8 epochs, {name}", lr=2e-3, inner_epochs=8, clip_range=e)) for name, e in (("clip .2", 0.2), ("no clip", 1e9))}
+at = min(5, run["experiment_steps"])  # the step whose ratios are drawn
+fig, axes = plt.subplots(1, 3, figsize=(10, 2.8))
+for (name, (diary, heard)), style in zip(clips.items(), ("-", "--")):
+    axes[0].plot(*series(diary, "sampled"), style, label=name)
+    axes[1].plot(*series(diary, "clip_fraction"), style)
+    axes[2].hist(heard[8 * at - 1]["ratios"].log10().clamp(-2, 2), torch.linspace(-2, 2, 60), histtype="step", linestyle=style, log=True)
+axes[0].set(xlabel="RL step", title="sampled accuracy", ylim=(0, 1))
+axes[1].set(xlabel="RL step", title="share of clipped tokens")
+axes[2].set(xlabel="log10 of the ratio; 0 is no change", ylabel="tokens", title=f"step {at}, eighth update")
+axes[0].legend(fontsize=8, frameon=False)
+plt.show()
+for name, (diary, heard) in clips.items():
+    ratios = heard[8 * at - 1]["ratios"]
+    print(f"{name}: sampled {last(diary, 'sampled'):.2f}, most clipped {100 * max(series(diary, 'clip_fraction')[1]):.0f} %; step {at}, eighth update: {100 * ((ratios < 0.8) | (ratios > 1.2)).float().mean():.0f} % of the ratios outside .8 to 1.2, the largest {ratios.max():.1f}")
+recorded("right among the last samples", {"clip .2": (0.85, 0.67, 0.84, 0.88), "no clip": (0.43, 0.29, 0.55, 0.80)})
+
+# %% [markdown]
+# With the clip the run learns; without it, it goes back and forth below. On the recorded seeds the
+# same, by more or less.
+#
+# The histogram says more than the clip fraction, which counts only the tokens whose gradient the clip removed: ratios leave the range with the clip as well, but go less far. Clipping is a brake, not a wall: it stops pushing a token
+# further, and cannot pull it back. At the usual rate and two epochs it hardly acts, and no clip does as well.
+
+# %% [markdown]
+# ## The loss starts at 0, and then it rises while the reward rises (optional)
+#
+# You know from notebook 2 why it starts at 0. We use each batch once (at twice the learning rate) and draw what the loss is made of. **Guess**: will it fall?
+
+# %% show loss
+once, heard = overhear(lambda: train(copy.deepcopy(base), "one update a batch", lr=1e-3, inner_epochs=1))
+steps = range(1, len(heard) + 1)
+fig, axes = plt.subplots(1, 2, figsize=(8, 2.8))
+axes[0].plot(*series(once, "reward"))
+axes[0].set(xlabel="RL step", title="reward, mean of the batch", ylim=(0, 1))
+axes[1].plot(steps, [h["loss"] for h in heard], label="loss")
+axes[1].plot(steps, [h["pull"] for h in heard], "--", label="beta x KL")
+axes[1].plot(steps, [h["loss"] - h["pull"] for h in heard], ":", label="policy term")
+axes[1].set(xlabel="RL step", title="the loss and its two terms")
+axes[1].legend(fontsize=8, frameon=False)
+plt.show()
+print(f"loss {abs(heard[0]['loss']):.4f} -> {heard[-1]['loss']:.4f}, of which the policy term is {max(abs(h['loss'] - h['pull']) for h in heard):.4f} at most; reward {once[0]['reward']:.2f} -> {last(once, 'reward'):.2f}")
+
+# %% [markdown]
+# It rises, and all is well. With one update a batch every ratio is 1, so the policy term is minus the mean of the advantages, which is 0 at every step; its *gradient* is not. What is left of the loss is beta
+# times the KL, and that grows because the policy learns. Watch the reward and an independent judge; the loss says nothing.
+
+# %% [markdown]
+# ## What does not matter here, and where it does (optional)
+#
+# Seven changes that texts argue about, each in a run of its own. **Guess**: in which order will they finish?
+
+# %% show no_matter
+def at_temperature(t):
+    """A grpo_step whose batch was sampled at another temperature, while its log-probs are those at 1."""
+    def update(policy, reference, optimizer, batch, **options):
+        questions = batch["tokens"][:: run["answers"], :PROMPT]
+        tokens = sample(policy, questions, run["answers"], temperature=t, draw=torch.Generator(questions.device).manual_seed(int(batch["tokens"].sum())))
+        written = tokens[:, PROMPT:]
+        rewards = torch.tensor(accuracy(decode(written), [str(a) for a in totals(tokens).tolist()]), device=tokens.device)
+        return grpo_step(policy, reference, optimizer, batch | {"tokens": tokens, "mask": response_mask(written, EOS), "rewards": rewards}, **options)
+
+    return update
+
+
+total = run["prompts"] * run["answers"]
+changed = {
+    "G = 2": train(copy.deepcopy(base), "G = 2", prompts=total // 2, answers=2),
+    "G = 32": train(copy.deepcopy(base), "G = 32", prompts=max(1, total // 32), answers=32),
+    "beta 0": train(copy.deepcopy(base), "beta 0", beta=0.0),
+    "KL target .05": train(copy.deepcopy(base), "KL target .05", target_kl=0.05),
+    "whole batch": train(copy.deepcopy(base), "whole batch, no levels", tamper=whole_batch),
+    "sampled at .8": train(copy.deepcopy(base), "sampled at .8", update=at_temperature(0.8)),
+    "sampled at .3": train(copy.deepcopy(base), "sampled at .3", update=at_temperature(0.3)),
+}
+changed = {"usual": usual} | changed
+fig, axes = plt.subplots(1, 3, figsize=(11, 3))
+for ax, key in zip(axes, ("sampled", "dead", "kl")):
+    for (name, diary), style in zip(changed.items(), ("-", "--", ":", "-", "-.", "--", ":", "-.")):
+        ax.plot(*series(diary, key), linestyle=style, lw=2.5 if name in ("usual", "sampled at .3") else 1, color="black" if name == "usual" else None, label=name)
+    ax.set(xlabel="RL step", title=TITLES[key])
+axes[2].legend(fontsize=7, frameon=False)
+plt.show()
+end(changed)
+print("dead groups at the first step:", {name: round(changed[name][0]["dead"], 2) for name in ("G = 2", "usual", "G = 32")})
+print(f"pairs that are dead where one answer in 100 is right: {100 * (0.99**2 + 0.01**2):.0f} in 100")
+print("beta on its way to the KL target:", [round(b, 3) for b in series(changed["KL target .05"], "beta")[1][::6]])
+
+# %% [markdown]
+# Seven runs end alike; only the dead groups tell them apart. The one that fails samples at .3 and takes its log-probs at 1: it hardly ever draws a thought, so it never learns that thoughts pay.
+#
+# | change | why it does not matter here | where it does |
+# |---|---|---|
+# | G of 2 or 32 for the same number of answers | pairs are mostly dead, but there are many of them; what counts is the number of samples | with one right answer in 100, 98 of 100 pairs are dead; with noisy rewards a baseline from two is a poor one |
+# | beta 0 | a short run, a verifier that cannot be fooled | the section on the verifier |
+# | beta that follows a KL target | it falls first, and comes back when the learning rate is nearly gone | in runs of thousands of steps; but a target below the KL of the very behaviour you want is a wish for two things at once |
+# | one group for the whole batch | no levels | the first experiment |
+# | sampling at .8, log-probs at 1 | the two distributions are still close | at .3 above; with a separate engine that samples |
+#
+# Rules about G and the number of prompts circulate: begin with 8 to 16 answers; at least 8 answers and 4 prompts; 4 prompts x 16 rather than 16 x 4, since a wrong baseline is harder to mend than a noisy gradient.
+# They are fair places to begin; none of them could be told from the others here. That large groups make all answers equal is untrue: they make dead groups rarer.
+
+# %% [markdown]
+# ## PPO with a critic, side by side (optional)
+#
+# The same task, model and samples per step. PPO gets a critic as large as the policy, which begins as a copy of it with a new head,
 # and gives each token its own advantage by your `gae_advantages`. If every token counts as an answer of its own, your `grpo_objective` is
 # PPO's loss: the surrogate never asked where advantages come from.
 #
@@ -2092,8 +2436,6 @@ def ppo_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta
 
 with_critic = train(copy.deepcopy(base), "PPO", update=ppo_step)
 compare({"GRPO": usual, "PPO": with_critic}, ("greedy", "sampled", "thinks"))
-
-tokens = sample(policy, TRAIN[: run["prompts"]].to(run["device"]), run["answers"], draw=torch.Generator(run["device"]).manual_seed(0))
 actor_keeps, critic_keeps = (saved_bytes(lambda: response_logits(m, tokens, PROMPT)) / 2**20 for m in (policy, critic))
 one = sum(p.numel() for p in policy.parameters()) * 4 / 2**20  # MiB of float32 weights; gradient and Adam make it four times
 print("        greedy  sampled  CPU s   weights, gradients, Adam   activations of an update")
@@ -2101,170 +2443,14 @@ for name, diary, weights, activations in (("GRPO", usual, 5 * one, actor_keeps),
     print(f"{name:6}  {last(diary, 'greedy'):.3f}   {last(diary, 'sampled'):.3f}    {sum(r['seconds'] for r in diary):4.1f}    {weights:5.2f} MiB                  {activations:5.1f} MiB")
 
 # %% [markdown]
-# About the same curve, step for step. The critic doubles the seconds (here your loop over tokens in `gae_advantages` has a share in
-# that) and nearly doubles the memory: 3.5 against 2.0 MiB of weights, gradients and Adam's state (GRPO: policy four times and the frozen reference
-# once; PPO: a trained critic on top), and about 38 against 19 MiB of activations. On this task the two learn equally well, and GRPO is cheaper. No more
-# follows from it: where credit must be given to single steps of long episodes, a critic can do what a group cannot.
+# About the same curve. The critic more than doubles the seconds (your loop over tokens in `gae_advantages` has a share in that) and nearly doubles the memory: the policy counts four times (weights, gradients, Adam's two
+# states) and the frozen reference once; PPO has a trained critic on top. No more follows from one easy task and one setting of each: where credit must be given to
+# single steps of long episodes, a critic can do what a group cannot.
 
 # %% [markdown]
-# ## Many groups or large groups?
+# ## The reference's log-probabilities, once or every time (optional)
 #
-# 128 answers per step can be 64 prompts with 2 answers each, 16 with 8, or 4 with 32. Before RL about one answer in seven is right.
-#
-# **Guess**: what share of groups is dead in each? (Notebook 1 has a formula.) Which division learns fastest?
-
-# %% show group_sizes
-total = run["prompts"] * run["answers"]
-sizes = {f"G = {g}": train(copy.deepcopy(base), f"G = {g}", prompts=total // g, answers=g) for g in (2, 32)}
-sizes = {"G = 2": sizes["G = 2"], f"G = {run['answers']}": usual, "G = 32": sizes["G = 32"]}
-compare(sizes, ("dead", "sampled", "greedy"))
-print({name: f"dead at the first step {diary[0]['dead']:.2f}" for name, diary in sizes.items()})
-
-# %% [markdown]
-# At the first step .73 of the pairs are dead, .38 of the groups of eight and none of the groups of 32, much as
-# $p^G + (1-p)^G$ says for p around .14. And yet the three learn at the same pace. Pairs that do differ speak very clearly, and there are 64 of them; four large groups always
-# speak, about four prompts. What counts here is the number of samples. Dead groups hurt when *nearly all* are dead: with p at .01, pairs would be silent 98 times in 100.
-
-# %% [markdown]
-# ## The order of tuning: beta first
-#
-# Start with a clip range of .2 and look for beta: from .001 up by factors of 3, as long as the policy moves and the KL does not run away.
-#
-# **Guess**: what will happen at beta = 1? And at 0: will the KL explode?
-
-# %% show betas
-betas = {"beta 0": train(copy.deepcopy(base), "beta = 0", beta=0.0), "beta .04": usual, "beta 1": train(copy.deepcopy(base), "beta = 1", beta=1.0)}
-compare(betas, ("greedy", "thinks", "kl"))
-
-# %% [markdown]
-# At 0 and at .04 nothing differs that you could see: a run this short has no time to run away, so .04 costs nothing and is a rope for longer runs.
-# At 1 the rope is too short. The policy gets to about half thinking, greedy accuracy jumps up when the share of thinking crosses one half and falls back to .18 when it sinks
-# below: the loss prefers the middle between reward and reference. Note how a greedy curve turns a small change of the policy into a large one.
-
-# %% [markdown]
-# ## Then epsilon
-#
-# Epsilon limits how far one batch may push. It matters when a batch is used several times, so we use each batch four times here.
-#
-# **Guess**: at which epsilon is the share of clipped tokens largest? Does learning stop there?
-
-# %% show epsilons
-epsilons = {f"clip {e}": train(copy.deepcopy(base), f"clip range {e}", clip_range=e, inner_epochs=4) for e in (0.02, 0.2, 10.0)}
-compare(epsilons, ("greedy", "clip_fraction", "kl"))
-
-# %% [markdown]
-# At .02 up to a quarter of the tokens is clipped, and the switch to thinking comes five steps later; the KL grows more slowly. At .2 a few percent are clipped while the policy
-# moves, and with 10 nothing ever is. Even then this short run is fine: four inner epochs at this learning rate do not go far. Clipping is a brake, not a wall
-# and not an engine. The order, then: epsilon at .2, beta up until the policy still moves and the KL does not explode, and epsilon last.
-
-# %% [markdown]
-# ## Three ways to fail that you will recognise
-#
-# A learning rate that is 20 times too high, a wrong sign, and rewards that belong to other answers (a loader shuffled them; the shapes are
-# right and nothing complains).
-#
-# **Guess**: which of the three falls below the model you started with? Which is the most treacherous?
-
-# %% show failures
-def negate(batch):
-    return batch | {"rewards": -batch["rewards"]}
-
-
-def shuffle(batch):
-    order = torch.randperm(len(batch["rewards"]), generator=torch.Generator().manual_seed(int(batch["tokens"].sum())))
-    return batch | {"rewards": batch["rewards"][order.to(batch["rewards"].device)]}
-
-
-failures = {
-    "lr x 20": train(copy.deepcopy(base), "learning rate x 20", lr=1e-2),
-    "wrong sign": train(copy.deepcopy(base), "wrong sign", tamper=negate),
-    "misaligned": train(copy.deepcopy(base), "misaligned rewards", tamper=shuffle),
-}
-failures = {"usual": usual} | failures
-compare(failures, ("greedy", "sampled", "kl"))
-
-# %% [markdown]
-# The high rate learns to think within four steps and then breaks: the KL leaps to 7 nats per token, and the policy never recovers (below .4 at the end). The wrong
-# sign is near .00 within ten steps; it learnt perfectly what it was told. Misaligned rewards are the treacherous ones: nothing explodes, the KL stays small, and
-# accuracy drifts down to .10, as if the task were too hard. A batch of two groups and a unit test find it in a millisecond.
-
-# %% [markdown]
-# ## What accuracy does not show
-#
-# Now three real mistakes. The rewards are normalised over the whole batch; the std is left out; the groups are shifted by half a group, so
-# that every answer is compared with half of another prompt's answers.
-#
-# **Guess**: which of them will the curves expose?
-
-# %% show silent_bugs
-def whole_batch(batch):
-    return batch | {"group_ids": torch.zeros_like(batch["group_ids"])}
-
-
-def wrong_groups(batch):
-    return batch | {"group_ids": batch["group_ids"].roll(run["answers"] // 2)}
-
-
-silent = {"whole batch": train(copy.deepcopy(base), "whole batch", tamper=whole_batch)}
-silent["wrong groups"] = train(copy.deepcopy(base), "wrong groups", tamper=wrong_groups)
-yours = group_advantages
-try:  # for one run the name means something else
-    def group_advantages(rewards, ids, eps=1e-6):
-        return rewards - torch.stack([rewards[ids == i].mean() for i in ids])
-
-    silent["no std"] = train(copy.deepcopy(base), "no std")
-finally:
-    group_advantages = yours
-compare({"usual": usual} | silent, ("greedy", "sampled", "thinks"))
-
-# %% [markdown]
-# None of them. All four curves lie on top of each other, to within the noise of the samples. On this task any signal that is larger for right answers will do, so a
-# run that works proves very little about its advantages. This is why notebook 1 had checks: **these bugs are seen by a unit test or not at all**, until the
-# day when prompts differ in difficulty and the bias they bring decides. The same goes for a forgotten `zero_grad` and for clip-higher: this run hardly notices.
-
-# %% [markdown]
-# ## A verifier that can be fooled
-#
-# Somebody means well: an answer that is off by a little should earn something too, and long answers are expensive. So the new reward pays 1 for
-# an answer within 4 of the truth and takes .02 for every token. We start from the policy you trained, which thinks and is right.
-#
-# **Guess**: what happens to the reward? And to the truth?
-
-# %% show hacked
-def lenient(texts, answers):
-    """Pays for being near, charges for length. Somebody meant well."""
-    paid = []
-    for text, answer in zip(texts, answers):
-        inside = extract_answer(text)
-        near = inside is not None and inside.isdecimal() and abs(int(inside) - int(answer)) <= 4
-        paid.append(float(near) - 0.02 * len(re.findall(r"<[^>]*>|.", text)))
-    return paid
-
-
-fooled = copy.deepcopy(policy)
-hacked = train(fooled, "a lenient verifier", 2 * run["experiment_steps"], reward=lenient, lr=1e-3)
-compare({"lenient reward": hacked}, ("reward", "sampled", "thinks"), {"reward": "reward, as paid", "sampled": "truth, by an independent judge"})
-gallery(fooled, VERDICT[[7]].to(run["device"]))
-
-# %% [markdown]
-# The reward goes up, from .72 to over .8. The truth falls from .97 to about .15, and thinking disappears: a hasty guess lands within 4 of the truth nearly always
-# and is ten tokens shorter. Nothing in the curve of the reward gives it away. What does: the judge that is not paid from the same purse, the share that thinks, and one look at samples.
-#
-# What to keep of every run with verifiable rewards, so that you can see this afterwards: the verifier's version, the reward's components one by
-# one, an independent evaluation, and failed samples as text. And what to ask of a verifier:
-#
-# | check | ask | seen here as |
-# |---|---|---|
-# | too narrow | does it refuse right answers written differently? | 12.0, 012, １２ in `math_reward` |
-# | terms out of balance | does one term pay more than the one you mean? | .02 a token against a wide tolerance |
-# | in-group speculation | can an answer win by being unlike its siblings rather than right? | one short guess among long thoughts |
-# | verifier leaked | can the policy see or reach what judges it? | the prompt's own numbers repeated as an answer |
-
-# %% [markdown]
-# ## The reference's log-probabilities, once or every time
-#
-# They depend on the batch and on a frozen model, so once per batch is enough. **Guess** what part of a step it would cost to compute them in
-# each inner epoch instead.
+# They depend on the batch and on a frozen model, so once per batch is enough. "The cache saves 30 percent" is a sentence that circulates. **Guess** what it saves with one, two and four inner epochs.
 
 # %% show cached_or_not
 def seconds(function, times=7):
@@ -2282,137 +2468,124 @@ its_optimizer = torch.optim.AdamW(learner.parameters(), 1e-6, foreach=True)
 batch = {"tokens": tokens, "prompt_length": PROMPT, "mask": response_mask(tokens[:, PROMPT:], EOS), "rewards": solved(tokens).float().to(run["device"]), "group_ids": torch.arange(len(tokens), device=run["device"]) // run["answers"]}
 with torch.no_grad():
     a_pass = seconds(lambda: token_log_probs(response_logits(reference, tokens, PROMPT), tokens[:, PROMPT:]))
-for epochs in (2, 4):
+for epochs in (1, 2, 4):
     step = seconds(lambda: grpo_step(learner, reference, its_optimizer, batch, inner_epochs=epochs), 5)
-    print(f"{epochs} inner epochs: an update takes {1000 * step:.0f} ms; without the cache {1000 * (step + (epochs - 1) * a_pass):.0f} ms ({100 * (epochs - 1) * a_pass / step:.0f} % more)")
+    print(f"inner epochs {epochs}: an update takes {1000 * step:.0f} ms; without the cache {1000 * (step + (epochs - 1) * a_pass):.0f} ms ({100 * (epochs - 1) * a_pass / step:.0f} % more)")
 cache = tokens[:, PROMPT:].numel() * 4
 print(f"the cache holds {cache / 1024:.1f} KiB")
 
 # %% [markdown]
-# About 15 percent of an update with two inner epochs and about 25 with four, for a cache of 7 KiB (one float per token). The old log-probabilities are cheaper still: before the first
-# update they are the new ones, detached. Recomputing them later would not be slower only; it would be wrong.
+# With one update a batch it saves nothing, since every batch needs its one pass anyway; then it grows with the epochs, for one float per token. So 30 percent may be true of four epochs or more, and is
+# not true of GRPO as such. The old log-probabilities are cheaper still: before the first update they are the new ones, detached. To compute them later would not be slower only; it would be wrong.
 
 # %% [markdown]
-# ## Beta on a leash of its own
+# ## When your own run is ill: symptoms, causes, remedies (optional, to look things up)
 #
-# `adapt_beta` turns beta up when the KL is above a target and down when it is below. We ask for .05 nats per token.
+# First the three classics: a learning rate that is 20 times too high, a wrong sign, and rewards that belong to other answers (a loader shuffled them; the shapes are right and nothing complains).
 #
-# **Guess**: thinking is far from the reference, whatever we do. What will beta have to do?
+# **Guess**: which of the three is the most treacherous?
 
-# %% show adaptive
-adaptive = train(copy.deepcopy(base), "adaptive beta", target_kl=0.05)
-compare({"fixed .04": usual, "target .05": adaptive}, ("kl", "beta", "greedy"))
-
-# %% [markdown]
-# Beta falls to about a quarter while the KL is below the target, then climbs by up to a third a step (we chose a rate of .3) and reaches its cap of 1 just before the end. The KL
-# hardly notices: in a run of 30 steps the learning rate is nearly gone by the time beta is strong, and thinking pays more than the rope costs. A controller
-# needs time; in runs of thousands of steps it has it. And a target below the KL of the very behaviour you want is a wish for two things at once.
-
-# %% [markdown]
-# ## One advantage per component
-#
-# Let brevity be worth a little: a right answer earns 1, each token costs .01. Added up before the group is formed, a token is a hundredth of a right answer.
-# The other way normalises each component by itself and then adds the advantages with weights. Then scales no longer matter, and only your weights say what counts.
-#
-# **Guess**: to think takes 14 tokens, to guess takes 4. What becomes of thinking if brevity has a weight of .1? And a weight of 1?
-
-# %% show components
-def short_and_right(texts, answers):
-    return [math_reward(t, a)["accuracy"] - 0.01 * len(re.findall(r"<[^>]*>|.", t)) for t, a in zip(texts, answers)]
+# %% show failures
+def negate(batch):
+    return batch | {"rewards": -batch["rewards"]}
 
 
-def one_by_one(weight):
-    def tamper(batch):
-        length = batch["mask"].float().sum(1)
-        right = (batch["rewards"] + 0.01 * length).round()
-        parts = group_advantages(right, batch["group_ids"]) + weight * group_advantages(-length, batch["group_ids"])
-        return batch | {"rewards": parts}  # grpo_step normalises the sum once more, which changes its scale only
-
-    return tamper
+def shuffle(batch):
+    order = torch.randperm(len(batch["rewards"]), generator=torch.Generator().manual_seed(int(batch["tokens"].sum())))
+    return batch | {"rewards": batch["rewards"][order.to(batch["rewards"].device)]}
 
 
-components = {
-    "added up": train(copy.deepcopy(base), "added up", reward=short_and_right),
-    "by itself, weight .1": train(copy.deepcopy(base), "by itself, weight .1", reward=short_and_right, tamper=one_by_one(0.1)),
-    "by itself, weight 1": train(copy.deepcopy(base), "by itself, weight 1", reward=short_and_right, tamper=one_by_one(1.0)),
+failures = {
+    "lr x 20": train(copy.deepcopy(base), "learning rate x 20", lr=1e-2),
+    "wrong sign": train(copy.deepcopy(base), "wrong sign", tamper=negate),
+    "misaligned": train(copy.deepcopy(base), "misaligned rewards", tamper=shuffle),
 }
-compare({"accuracy only": usual, **components}, ("sampled", "length", "dead"))
+compare({"usual": usual} | failures, ("greedy", "sampled", "kl"), logs=("kl",))
+for name, diary in failures.items():
+    print(f"{name:10} greedy every fifth step:", [round(a, 2) for a in series(diary, "greedy")[1]], f"  largest KL {max(series(diary, 'kl')[1]):.3g}")
 
 # %% [markdown]
-# Added up, or by itself with a weight of .1, brevity changes nothing here: all three curves are those of accuracy alone. With a weight of 1 thinking disappears
-# (4 tokens per answer, accuracy where it began): being short is always within reach, being right is not, and each speaks with the same voice. That is the
-# gift and the danger of normalising each component: forgotten scales do no harm, and chosen weights decide everything.
+# The high rate learns to think within a few steps and breaks: the KL leaps to many nats per token, and the policy never fully recovers. The wrong sign goes to nearly no right answer in half the run; it
+# learnt perfectly what it was told. Misaligned rewards are the treacherous ones: nothing explodes, the KL stays small, and accuracy drifts down to about .1 or below, as if the task were too hard. A
+# batch of two groups and a unit test find it in a millisecond.
 
 # %% [markdown]
-# ## When your own run is ill: symptoms, causes, mends
-#
-# A picture for each row, most of them from the runs above. Three illnesses did not come up yet, so we bring them about: a reward that nearly nobody
-# ever gets, a beta of 10, and a reward for the answer 18 whatever the question, with no leash at all.
+# Four more, in half as many steps: a reward that nearly nobody ever gets, a beta of 10, a reward for the answer 18 whatever the question, at a beta of 0, and a clip range of .02 for four updates.
 
 # %% show symptoms
 half = max(2, run["experiment_steps"] // 2)
-rare = train(copy.deepcopy(base), "a rare reward", half, reward=lambda texts, answers: [a * (int(right) > 32) for a, right in zip(accuracy(texts, answers), answers)])
-stuck = train(copy.deepcopy(base), "beta = 10", half, beta=10.0)
-parrot = train(copy.deepcopy(base), "a reward for 18", half, reward=lambda texts, answers: [float(extract_answer(t) == "18") for t in texts], lr=2e-3, beta=0.0)
-fig, axes = plt.subplots(2, 4, figsize=(12, 5))
+more = {
+    "a rare reward": train(copy.deepcopy(base), "a rare reward", half, reward=lambda texts, answers: [a * (int(right) > 32) for a, right in zip(accuracy(texts, answers), answers)]),
+    "beta 10": train(copy.deepcopy(base), "beta = 10", half, beta=10.0),
+    "a reward for 18": train(copy.deepcopy(base), "a reward for 18", half, reward=lambda texts, answers: [float(extract_answer(t) == "18") for t in texts], lr=2e-3, beta=0.0),
+    "clip .02": train(copy.deepcopy(base), "clip .02, four updates", half, clip_range=0.02, inner_epochs=4),
+}
+failures = failures | more
+memory = {n: saved_bytes(lambda: response_logits(policy, tokens[:n], PROMPT)) / 2**20 for n in (8, 16, 32, 64, 128) if n <= len(tokens)}
 pictures = [
-    ("1 reward flat: dead groups", {"dead groups": (rare, "dead"), "reward": (rare, "reward")}),
+    ("1 reward flat: dead groups", {"dead groups": (failures["a rare reward"], "dead"), "reward": (failures["a rare reward"], "reward")}),
     ("2 reward jumps or collapses", {"lr x 20": (failures["lr x 20"], "reward"), "usual": (usual, "reward")}),
     ("3 KL explodes", {"wrong sign": (failures["wrong sign"], "kl"), "lr x 20": (failures["lr x 20"], "kl"), "usual": (usual, "kl")}),
-    ("4 policy barely moves", {"KL, beta 10": (stuck, "kl"), "KL, beta 1": (betas["beta 1"], "kl"), "KL, beta .04": (usual, "kl")}),
-    ("5 ratios pile up at the edge", {"clipped, clip .02": (epsilons["clip 0.02"], "clip_fraction"), "clipped, clip .2": (epsilons["clip 0.2"], "clip_fraction")}),
-    ("6 outputs repeat", {"distinct, always 18": (parrot, "distinct"), "distinct, usual": (usual, "distinct")}),
+    ("4 policy barely moves (KL)", {"beta 10": (failures["beta 10"], "kl"), "beta .04": (usual, "kl")}),
+    ("5 ratios pile up at the edge", {"clipped, clip .02": (failures["clip .02"], "clip_fraction"), "clipped, clip .2": (usual, "clip_fraction")}),
+    ("6 outputs repeat (distinct)", {"always 18": (failures["a reward for 18"], "distinct"), "usual": (usual, "distinct")}),
     ("7 reward up, truth down", {"reward": (hacked, "reward"), "truth": (hacked, "sampled")}),
 ]
+fig, axes = plt.subplots(2, 4, figsize=(12, 5))
 for ax, (title, curves) in zip(axes.flat, pictures):
-    for name, (diary, key) in curves.items():
-        ax.plot(*series(diary, key), label=name)
-    ax.set(xlabel="RL step", yscale="log" if title.startswith("3") else "linear")
+    for (name, (diary, key)), style in zip(curves.items(), ("-", "--", ":")):
+        ax.plot(*series(diary, key), style, label=name)
+    ax.set(xlabel="RL step", yscale="log" if title[0] in "34" else "linear")
     ax.set_title(title, fontsize=9)
     ax.legend(fontsize=7, frameon=False)
-rows = [n for n in (8, 16, 32, 64, 128) if n <= len(tokens)]
-axes.flat[7].plot(rows, [saved_bytes(lambda: response_logits(policy, tokens[:n], PROMPT)) / 2**20 for n in rows], "o-")
+axes.flat[7].plot(memory.keys(), memory.values(), "o-")
 axes.flat[7].set(xlabel="answers per backward pass", ylabel="MiB kept", ylim=(0, None))
 axes.flat[7].set_title("8 out of memory", fontsize=9)
 plt.show()
+recorded("right among the last samples", {"learning rate 4e-3": (0.87, 0.34, 0.84, 0.87), "epsilon .1": (0.89, 0.26, 0.71, 0.86), "beta .3": (0.76, 0.15, 0.79, 0.76), "twice the prompts": (0.93, 0.59, 0.94, 0.92), "learning rate 1e-3": (0.97, 0.83, 0.96, 0.96)})
 
 # %% [markdown]
-# | | symptom | cause | how to see it | mend |
+# | | symptom | cause | how to see it | remedy |
 # |---|---|---|---|---|
-# | 1 | reward flat | dead groups: all answers of a prompt earn the same | share of dead groups near 1 | larger groups, easier prompts, a reward with steps |
-# | 2 | reward jumps or collapses | learning rate too high, or batches too small | falls back far below its best | lower the rate, more prompts per step |
-# | 3 | KL explodes | wrong sign, rate too high, beta too small | KL near 1 nat per token and above | check the sign by a unit test, then rate, then beta |
-# | 4 | policy barely moves | beta too large | KL near 0, reward where it was | lower beta by factors of 3 |
-# | 5 | ratios pile up at the clip edge | clip range too narrow for so many inner epochs | large share of clipped tokens | fewer inner epochs or a wider range |
-# | 6 | outputs repeat | entropy has collapsed | few distinct answers, entropy near 0 | lower rate, larger beta, look at samples |
+# | 1 | reward flat | dead groups: all answers of a prompt earn the same; or a model too weak | share of dead groups near 1; accuracy when forced to think | larger groups, easier prompts, a reward with steps; more supervised training |
+# | 2 | reward oscillates or collapses | learning rate too high, or batches too small | it falls back far below its best | lower the rate; then more prompts per step, fewer epochs, epsilon .1, a larger beta |
+# | 3 | KL explodes | wrong sign, rate too high, padding in the mask, beta too small | KL near 1 nat per token and above | the sign by a unit test, then rate, mask, beta |
+# | 4 | policy barely moves | beta too large, rate too small | KL near 0, reward where it was | lower beta by factors of 3 |
+# | 5 | ratios pile up at the clip edge | clip range too narrow for so many inner epochs | large share of clipped tokens; the ratios' histogram | fewer inner epochs or a wider range |
+# | 6 | outputs repeat | the entropy has collapsed, or the reward is fooled by one phrase | few distinct answers; is the reward up and the truth down? | in the first case a lower rate, a larger beta, clip-higher, a bonus for diversity; in the second the verifier |
 # | 7 | reward rises, truth falls | the verifier is hacked | an independent judge disagrees | mend the verifier, start again from before |
 # | 8 | out of memory | activations of a backward pass grow with answers x tokens | picture 8 | micro-batches with advantages from the whole batch; shorter answers |
 #
-# And one row without a picture: **everything looks fine**. Then run the unit tests. Three bugs above looked fine too.
+# Is the order in row 2 right? The last cell printed what was recorded at eight times the usual rate, where runs do oscillate.
 #
-# What does `read_curves` make of all these runs? **Guess**: which illnesses does it name rightly, and about which can it say nothing?
+# The lower rate ends best on every seed, and twice the prompts come second. An epsilon of .1 is often advised; here it changed little or cost something, and a larger beta cost something on every seed. And one row without
+# a picture: **everything looks fine**. Then run the unit tests.
+#
+# What does `read_curves` make of all these runs, and of a model whose warm-up stopped at 100 steps? **Guess**: which causes does it name first?
 
 # %% show second_opinion
-narrow = train(copy.deepcopy(base), "clip .02, four updates", half, clip_range=0.02, inner_epochs=4)
-ill = failures | {"a rare reward": rare, "beta 10": stuck, "a reward for 18": parrot, "lenient verifier": hacked, "clip .02, four updates": narrow} | silent
-for name, diary in ill.items():
+weak = train(warm_up(run["seed"], 100, run["width"], run["layers"], run["heads"], run["device"]), "a model too weak")  # it cannot add yet
+for name, diary in (failures | {"a model too weak": weak} | {"lenient verifier": hacked} | levels).items():
     print(f"{name}:")
     for sentence in read_curves(diary) or ["nothing looks ill"]:
         print(f"  - {sentence}")
 
 # %% [markdown]
-# Curves say that something is wrong sooner than they say what. The rate, the leash, the narrow clip, the rare reward and the two verifiers that can be fooled are named; the wrong
-# sign and the shuffled rewards stand among the likeliest causes. A symptom has several causes, so a run has often several lines: begin with the one that all of
-# them allow. The last three are the silent ones: no curve shows them.
+# Curves say that something is wrong sooner than they say what. The first sentence is where to begin; a symptom has several causes, and shuffled rewards look like a weak model until you force the
+# model to think. Wrong groups are a case that no curve shows.
 
 # %% [markdown]
 # ## What you have now
 #
 # - `extract_answer` and `math_reward`: a verifier that says what it pays for, and is tested on what it must refuse.
 # - `token_log_probs` and `response_mask`: from a model's logits to the numbers that your loss speaks of.
-# - `grpo_step`: advantages, ratio, clip, KL and two inner epochs, joined. It is all there is to GRPO.
+# - The rollout and `grpo_step`: advantages, ratio, clip, KL and inner epochs, joined. That is all there is to GRPO.
+# - Three things you saw cost something: a baseline from the wrong group, a KL too weak for a bad verifier, old samples without a clip.
 #
 # **To read next**: *DeepSeekMath* (where GRPO comes from), *DeepSeek-R1* (the same idea at scale), *Understanding R1-Zero-Like Training* (Dr. GRPO: what the
 # two divisions bias), *DAPO* (token mean, clip-higher, dynamic sampling), *Group Sequence Policy Optimization* (GSPO), Schulman's
 # note *Approximating KL Divergence* (k1, k2, k3), *Proximal Policy Optimization Algorithms* and *High-Dimensional Continuous Control Using Generalized Advantage
-# Estimation*; the documentation of TRL's `GRPOTrainer` and of verl.
+# Estimation*.
+#
+# **Where next**: change the task (`settings`, the prompts, the verifier) and predict what the curves will do; then a real language model with a verifier of your own, by the documentation of TRL's
+# `GRPOTrainer` or of verl. Their options are the names you know now: group size, epsilon, beta, loss type, inner epochs.

@@ -1,17 +1,17 @@
-"""The run of notebook 4 with the answer key: it repeats itself, stops when asked, is read from its curves, refuses bad input in a sentence.
+"""The run of notebook 4 with the answer key: it repeats itself, stops when asked, refuses bad input in a sentence.
 
 That it learns to think is measured by `make bench`, on twenty seeds: where a training run ends depends on the processor.
 """
 
 import math
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 
 from grader.course.trusted import execute, namespace
 from tests.conftest import COURSE
+from tests.course.test_read_curves import diary
 
 NOTEBOOK = next(nb for nb in COURSE if nb.name == "04_train_a_tiny_model")
 
@@ -21,8 +21,6 @@ def names():
     torch.set_num_threads(1)
     names = namespace(NOTEBOOK)
     execute(next(c.source for c in NOTEBOOK.cells if c.name == "the_loop"), names, "<the_loop>")
-    names["history"] = []  # what the doctor's cell reads at once
-    execute(next(c.source for c in NOTEBOOK.cells if c.name == "doctor"), names, "<doctor>")
     return names
 
 
@@ -30,134 +28,6 @@ def names():
 def small(names):
     """A model so small that a step takes milliseconds; every weight of it is drawn, so that each part of it matters."""
     return names["tiny_policy"](0)
-
-
-USUAL = {  # entry of the diary -> values spread evenly over the run, as they are with the answer key
-    "seconds": [0.1],
-    "reward": [0.12, 0.17, 0.29, 0.46, 0.6, 0.78, 0.93, 0.97],
-    "beta": [0.04],
-    "updates": [2],
-    "answers": [8],
-    "policy_loss": [-0.22, -0.4, -0.52, -0.3, -0.02],
-    "kl": [0.0004, 0.03, 0.09, 0.15, 0.22, 0.17],
-    "clip_fraction": [0.0, 0.003, 0.001, 0.0],
-    "sampled": [0.12, 0.17, 0.29, 0.46, 0.6, 0.78, 0.93, 0.97],
-    "thinks": [0.05, 0.3, 0.6, 0.98],
-    "format": [0.05, 0.3, 0.6, 0.98],
-    "dead": [0.38, 0.2, 0.06, 0.3, 0.8],
-    "length": [4.5, 8.0, 12.0, 13.9],
-    "distinct": [0.3, 0.28, 0.23, 0.16],
-    "greedy": [0.12, 0.14, 1.0, 1.0],
-    "entropy": [0.61, 0.35, 0.1, 0.02],
-}
-AS_BEFORE = {  # a run that goes on as the warm-up left it
-    "reward": [0.12, 0.14, 0.2, 0.13, 0.15, 0.13],
-    "sampled": [0.12, 0.14, 0.2, 0.13, 0.15, 0.13],
-    "thinks": [0.05, 0.08, 0.06],
-    "format": [0.05, 0.08, 0.06],
-    "dead": [0.38, 0.19, 0.38, 0.25],
-    "length": [4.5, 4.8, 4.5, 4.7],
-    "distinct": [0.3, 0.25, 0.3, 0.22],
-    "greedy": [0.13],
-    "entropy": [0.61, 0.64, 0.58],
-}
-
-
-def diary(steps=30, **curves):
-    """A made-up diary: the usual curves, but for those given. Between their values they are straight."""
-    points = USUAL | curves
-    rows = [
-        {"step": k + 1} | {key: float(np.interp(k, np.linspace(0, steps - 1, len(ys)), ys)) for key, ys in points.items()}
-        for k in range(steps)
-    ]
-    for row in rows:
-        if row["step"] % 5 and row["step"] not in (1, steps):
-            del row["greedy"], row["entropy"]
-    return rows
-
-
-@pytest.mark.parametrize(
-    "healthy",
-    [
-        diary(50),
-        diary(12, reward=[0.12, 0.2, 0.46], sampled=[0.12, 0.2, 0.46], kl=[0.0004, 0.09], length=[4.5, 8.1], dead=[0.38, 0.06]),
-        diary(updates=[1], kl=[0.0, 0.03, 0.15], clip_fraction=[0.0]),  # one update: on policy, where nothing can be clipped
-        diary(beta=[0.0], kl=[0.0004, 0.4, 0.7]),
-    ],
-    ids=["usual", "stopped by hand", "one update", "no leash"],
-)
-def test_nothing_is_said_of_a_healthy_run(names, healthy):
-    assert names["read_curves"](healthy) == []
-
-
-ILL = {  # curves that differ from the usual ones, and how the sentences about them begin
-    "a reward for nothing": (
-        AS_BEFORE | {"reward": [0.0], "dead": [1.0], "kl": [0.0], "clip_fraction": [0.0]},
-        ["Nearly all groups are dead"],
-    ),
-    "a reward for everything": (
-        AS_BEFORE | {"reward": [1.0], "dead": [1.0], "kl": [0.0], "clip_fraction": [0.0]},
-        ["Nearly all groups are dead"],
-    ),
-    "a collapse": (
-        {"reward": [0.12, 0.64, 0.3, 0.05, 0.04], "sampled": [0.12, 0.64, 0.3, 0.05, 0.04], "kl": [0.5, 0.8, 1.7, 1.8]},
-        ["The reward rose to 0.", "The KL explodes, up to 1.8"],
-    ),
-    "a wrong sign": (
-        AS_BEFORE
-        | {
-            "reward": [0.13, 0.13, 0.09, 0.06, 0.03, 0.03],
-            "sampled": [0.13, 0.13, 0.09, 0.06, 0.03, 0.03],
-            "length": [4.6, 4.2],
-            "kl": [0.0003, 0.05, 0.3, 4.9],
-        },
-        ["The reward falls, from 0.13 to 0.03", "The KL explodes, up to 4.9"],
-    ),
-    "a reward for 18": (
-        {
-            "reward": [0.08, 0.5, 0.96, 1.0],
-            "sampled": [0.12, 0.1, 0.03, 0.05],
-            "length": [4.8, 4.5, 4.1, 4.1],
-            "distinct": [0.3, 0.2, 0.04, 0.03],
-            "entropy": [0.6, 0.2, 0.04],
-        },
-        [
-            "Reward and truth go apart: the reward goes from 0.",
-            "Different prompts get the same answer (the entropy is 0.04)",
-            "Answers get shorter",
-        ],
-    ),
-    "no step": (AS_BEFORE | {"kl": [0.0], "clip_fraction": [0.0]}, ["The policy does not move at all"]),
-    "beta 10": (AS_BEFORE | {"beta": [10.0], "kl": [0.0004, 0.0015, 0.0003, 0.0003]}, ["The policy barely moves: the KL is 0.000"]),
-    "rewards of others": (AS_BEFORE, ["The policy moves (a KL of 0.19), but not towards the reward"]),
-    "kl to the old policy": ({"kl": [0.0004, 0.0009, 0.0003, 0.0001]}, ["The policy learns, and yet the KL stays at 0.000"]),
-    "another estimator": ({"kl": [0.0004, -0.02, 0.09, 0.17]}, ["The KL is negative (-0.0"]),
-    "first metrics": ({"kl": [0.0, 0.03, 0.15]}, ["After the first step the KL is still exactly 0"]),
-    "old recomputed": ({"clip_fraction": [0.0]}, ["Nothing is ever clipped"]),
-    "a narrow clip": ({"clip_fraction": [0.09, 0.24, 0.15]}, ["Many tokens are clipped: 24 percent"]),
-    "log-probs without a sign": ({"entropy": [-0.61, -0.35, -0.02]}, ["The entropy is -0.6 nats per token"]),
-    "log-probs without a normaliser": ({"entropy": [5.5, 4.0]}, ["The entropy is 5.5 nats per token"]),
-    "a mask of one token": ({"length": [1.0]}, ["Only 1.0 tokens of an answer count"]),
-    "a charge for length": (
-        AS_BEFORE | {"reward": [-0.05, -0.08, -0.03, 0.03, 0.05, 0.03], "dead": [0.6, 0.8, 0.95, 0.95], "length": [4.6, 4.4, 4.0, 4.0]},
-        ["Nearly all groups are dead", "Answers get shorter, from 4.6 to 4.0"],
-    ),
-    "an end that nobody learns": ({"length": [9.0, 15.5, 16.0]}, ["Answers fill the room they have (15."]),
-}
-
-
-@pytest.mark.parametrize("illness", ILL)
-def test_an_ill_run_is_diagnosed_from_its_curves(names, illness):
-    curves, symptoms = ILL[illness]
-    said = names["read_curves"](diary(**curves))
-    assert [sentence[: len(symptom)] for sentence, symptom in zip_longest(said, symptoms, fillvalue="")] == symptoms
-    assert all("Likeliest: " in sentence for sentence in said)
-
-
-def test_curves_that_say_nothing_yet_or_cannot_be_read(names):
-    assert names["read_curves"]([]) == names["read_curves"](diary(4)) == ["Curves shorter than five steps say nothing yet."]
-    assert "no KL" in names["read_curves"]([{"step": k, "reward": 0.0} for k in range(9)])[0]
-    assert names["read_curves"](diary(kl=[0.0004, math.nan]))[0].startswith("There is a NaN or an infinity")
 
 
 def some(texts, answers):

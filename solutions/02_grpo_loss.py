@@ -920,7 +920,7 @@ print(f"second loss: {compute_grpo_loss(**batch)[0].item():.4f}")
 # batch, as many take, the clip never acts at all. It is *exactly* 1 only where sampler and trainer compute the same
 # log-probs. Dropout that is left on, bf16, and above all a separate inference engine that samples (vLLM, SGLang) move
 # it a little. So does another attention mask or other position ids in the second pass than in the first: notebook 4
-# shows that for padding on the left.
+# comes back to that, and to padding on the left.
 #
 # Now the other half. With one update per batch the policy term prints 0 for ever, so what you read is **beta times
 # the KL** to the reference, the term that notebook 3 adds; and this grows as the policy moves away. The next cell

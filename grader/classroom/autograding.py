@@ -105,7 +105,8 @@ def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
             exercise = known.name
         if kind in KINDS or kind == "text":
             belongs_to = exercise if kind == "check" else known.name
-            cells.append(Cell(kind, known.name, cell.source, cell.cell_type == "markdown", int(known.points), belongs_to))
+            text = cell.source.replace("# @title ", "# ", 1) if kind == "check" else cell.source  # as it was before it was folded
+            cells.append(Cell(kind, known.name, text, cell.cell_type == "markdown", int(known.points), belongs_to))
     return Notebook(name, tuple(cells))
 
 

@@ -67,7 +67,8 @@ def there(cells, printed):
     """The numbers that cells of code print, and those that stand in them."""
     for cell in cells:
         yield from (number for _, number, _ in numbers(printed[cell.name]))
-        yield from (float(n.value) for n in ast.walk(ast.parse(cell.source)) if isinstance(n, ast.Constant) and type(n.value) in (int, float))
+        constants = (node.value for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Constant))
+        yield from (float(value) for value in constants if type(value) in (int, float))
 
 
 def printed_by(notebook):
@@ -93,7 +94,8 @@ def unfounded(notebook, printed):
         for written, number, half in (claim for cell in part if cell.markdown and cell.kind == "text" for claim in claims(cell)):
             near = max(half * 1.001, trained and max(0.1, number / 4))
             scales = (1, 100) if re.search("%|percent", written) else (1,)
-            if not any(abs(x * scale - number) <= near for x in found for scale in scales) and written not in ELSEWHERE.get(heading, "").split():
+            borne_out = any(abs(x * scale - number) <= near for x in found for scale in scales)
+            if not borne_out and written not in ELSEWHERE.get(heading, "").split():
                 yield f"{heading}: {written}"
         experiment = [cell for cell in code if cell.kind == "show"][-1:] or experiment
 

@@ -95,10 +95,8 @@ def _connected(address: str) -> ModuleType:
         ) from None
     host, _, port = address.rpartition(":")
     try:
-        if host and port.isdecimal():
-            socket.create_connection(
-                (host.removeprefix("ray://").strip("[]"), int(port)), timeout=PATIENCE
-            ).close()  # Ray would try for minutes
+        if host and port.isdecimal() and "://" not in host:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()  # Ray would try for minutes
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as e:  # of many kinds
         raise ClusterError(f"no Ray cluster to work with at {address} ({_last_line(e)}); 'ray start --head' starts one") from None

@@ -76,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
 
     grade = commands.add_parser("grade", help="grade what is new or changed; safe to stop and to run again")
     grade.set_defaults(
-        command=lambda o: _class(lambda c: c.grade(o.directory, jobs=o.jobs, regrade=o.regrade, allow_no_jail=o.no_jail).ungraded)
+        command=lambda o: _class(
+            lambda c: c.grade(o.directory, jobs=o.jobs, ray=o.ray, regrade=o.regrade, allow_no_jail=o.no_jail).ungraded
+        )
     )
 
     report = commands.add_parser("report", help="one page on the class: scores, checks, mistakes, hand-ins that are nearly the same")
@@ -86,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("directory", type=Path, metavar="DIR")
     collect.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     grade.add_argument("--jobs", type=_positive, metavar="N", help="hand-ins judged side by side (default: one a core)")
+    grade.add_argument("--ray", default="", metavar="ADDRESS", help="judge on the Ray cluster of this address (local: one of this machine)")
     grade.add_argument("--regrade", default="", metavar="STUDENT", help="grade this student's hand-ins anew")
     _jail_option(grade)
 

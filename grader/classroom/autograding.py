@@ -37,20 +37,31 @@ def autograde(path: Path, source: Path, results: Path, *, allow_no_jail: bool = 
     source: the class's own notebook. results: the folder of results. Raises Unreadable, CourseError, JailError and OSError.
     """
     data = path.read_bytes()
-    master = read_master(source)
-    submission = read_submission(data, path.name, [master.notebook])
-    name = result_id(data, source)
-    result = load_result(results / f"{name}.json")
-    if result is None:
-        keep_tables(results.parent)
-        result = _warm_judge(allow_no_jail).judge(submission)
-        write_atomically(results / f"{name}.json", result.to_json())
-    return result, _autograded(master.key, submission, result, name)
+    file = results / f"{result_id(data, source)}.json"
+    kept = load_result(file)
+    keep_tables(results.parent)
+    result, nb = autograde_bytes(data, path.name, source.read_bytes(), source, kept, allow_no_jail=allow_no_jail)
+    if result is not kept:
+        write_atomically(file, result.to_json())
+    return result, nb
+
+
+def autograde_bytes(
+    data: bytes, filename: str, source: bytes, where: Path, kept: Result | None, *, allow_no_jail: bool = False
+) -> tuple[Result, NotebookNode]:
+    """The same without a file of the class, so that any machine can do it. data: the hand-in. source: the class's own notebook.
+
+    where: that lies with the class. kept: the result, where there is one. Raises Unreadable, CourseError, JailError and OSError.
+    """
+    master = _read_master(source, where)
+    submission = read_submission(data, filename, [master.notebook])
+    result = kept or _warm_judge(allow_no_jail).judge(submission)
+    return result, _autograded(master.key, submission, result, _result_id(data, master))
 
 
 def keep_tables(own: Path) -> None:
     """Lets the numbers of known mistakes, which take seconds a notebook, be worked out once a class. own: its folder .grader."""
-    keep_in(own / "fingerprints" / _version().hex())
+    keep_in(own / "fingerprints" / version().hex())
 
 
 @functools.cache
@@ -74,13 +85,11 @@ class Master:
 
 def read_master(source: Path) -> Master:
     """Raises CourseError and OSError."""
-    stat = source.stat()
-    return _read_master(source, stat.st_mtime_ns, stat.st_size)
+    return _read_master(source.read_bytes(), source)
 
 
 @functools.lru_cache(maxsize=32)
-def _read_master(source: Path, modified: int, size: int) -> Master:
-    data = source.read_bytes()
+def _read_master(data: bytes, source: Path) -> Master:
     try:
         key = nbformat.reads(data.decode(), as_version=4)
     except (ValueError, nbformat.ValidationError) as e:
@@ -112,11 +121,15 @@ def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
 
 def result_id(data: bytes, source: Path) -> str:
     """Names the result of a hand-in: another hand-in, another test or another grader gives another name."""
-    return hashlib.sha256(read_master(source).digest + _version() + data).hexdigest()
+    return _result_id(data, read_master(source))
+
+
+def _result_id(data: bytes, master: Master) -> str:
+    return hashlib.sha256(master.digest + version() + data).hexdigest()
 
 
 @functools.cache
-def _version() -> bytes:
+def version() -> bytes:
     """The grader's own text and the version of torch: what else a verdict depends on."""
     texts = [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
     return hashlib.sha256(b"\0".join([importlib.metadata.version("torch").encode(), *texts])).digest()

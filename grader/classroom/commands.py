@@ -29,13 +29,14 @@ from nbgrader.plugins import BasePlugin
 from nbgrader.utils import find_all_files, parse_utc
 from traitlets.config import Config, PyFileConfigLoader
 
+from grader.classroom import cluster, pool
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import keep_tables, load_result, result_id
 from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full
 from grader.classroom.exports import Ungraded, write_grades
 from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, late_penalties
 from grader.classroom.pages import Graded, feedback_page, report_page
-from grader.classroom.pool import Answer, judged
+from grader.classroom.pool import Answer
 from grader.classroom.similarity import own_code
 from grader.course.build import go_on_after_errors, to_text
 from grader.course.source import Notebook
@@ -153,8 +154,13 @@ def _handed_in(folder: Path) -> datetime | None:
         raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
 
 
-def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_no_jail: bool = False, say: Say = print) -> Summary:
-    """Grades what is new or changed and writes grades*.csv; regrade: a student whose results are made again. Raises ClassError."""
+def grade(
+    directory: Path, *, jobs: int | None = None, ray: str = "", regrade: str = "", allow_no_jail: bool = False, say: Say = print
+) -> Summary:
+    """Grades what is new or changed and writes grades*.csv; regrade: a student whose results are made again. Raises ClassError.
+
+    ray: the address of the Ray cluster that judges ("": this machine's processes do). jobs: hand-ins judged side by side.
+    """
     cls = ClassDirectory(directory)
     cls.require_class()
     with cls.translate_errors(), cls.exclusive_lock():
@@ -182,8 +188,12 @@ def grade(directory: Path, *, jobs: int | None = None, regrade: str = "", allow_
                     say(f"{master.name} runs with the course's own {names}, which a hand-in can read: close their notebooks first")
             began = time.monotonic()
             work = [(h, h.path, cls.source(h.notebook), cls.results) for h in todo]
-            with contextlib.closing(judged(work, jobs or os.cpu_count() or 1, allow_no_jail=allow_no_jail)) as results:
-                for count, (hand_in, answer) in enumerate(results, 1):
+            if ray:
+                judged = cluster.judged(work, ray, jobs, allow_no_jail=allow_no_jail, say=say)
+            else:
+                judged = pool.judged(work, jobs or os.cpu_count() or 1, allow_no_jail=allow_no_jail)
+            with contextlib.closing(judged):
+                for count, (hand_in, answer) in enumerate(judged, 1):
                     line, reason = grading.grade(hand_in, answer)
                     if reason:
                         ungraded.append((hand_in.student, hand_in.notebook, reason))

@@ -15,6 +15,7 @@ import sqlalchemy.exc
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import read_master
+from grader.classroom.cluster import ClusterError
 from grader.course.source import CourseError, Notebook
 from grader.sandbox.jail import JailError
 
@@ -114,7 +115,7 @@ class ClassDirectory:
         """Turns what a machine may run into into one sentence: raises ClassError."""
         try:
             yield
-        except (CourseError, JailError) as e:
+        except (CourseError, JailError, ClusterError) as e:
             raise ClassError(str(e)) from None
         except (sqlalchemy.exc.DatabaseError, OSError) as e:
             raise ClassError(self._sentence(e)) from None

@@ -1,4 +1,4 @@
-"""Processes that judge hand-ins ahead of the one that writes the gradebook."""
+"""Processes that judge hand-ins ahead of the one that writes the gradebook: those of this machine. Those of a cluster: cluster.py."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import multiprocessing
 import signal
 from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import nbformat.v4
+from nbformat import NotebookNode
 
 from grader.classroom.autograding import autograde
 from grader.intake.match import Unreadable
@@ -24,6 +25,7 @@ Work = tuple[T, Path, Path, Path]  # whose it is, the hand-in, the class's sourc
 Answer = tuple[Result, str] | str  # what was judged and the text of the autograded notebook, or why there is none
 AHEAD = 2  # hand-ins at a judge: one at work, one waiting, so that it never waits for the gradebook
 TRIES = 2  # a judge that was killed is replaced, and its hand-in tried once more
+KILLED = f"the judge was killed {TRIES} times while it was at work on it; look at the file by hand"
 
 
 def judged(work: Sequence[Work[T]], jobs: int, *, allow_no_jail: bool = False) -> Generator[tuple[T, Answer], None, None]:
@@ -53,7 +55,7 @@ def judged(work: Sequence[Work[T]], jobs: int, *, allow_no_jail: bool = False) -
                     if tries[first[1]] < TRIES:
                         waiting.appendleft(first)
                     else:
-                        yield first[0], f"the judge was killed {TRIES} times while it was at work on it; look at the file by hand"
+                        yield first[0], KILLED
                 else:
                     if isinstance(answer, Exception):
                         raise answer
@@ -87,16 +89,16 @@ def _answer(pipe: Connection, allow_no_jail: bool) -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             try:
-                answer: Answer | Exception = _judge_one(*pipe.recv(), allow_no_jail=allow_no_jail)
+                answer: Answer | Exception = answer_of(autograde, *pipe.recv(), allow_no_jail=allow_no_jail)
             except (OSError, JailError) as e:  # this machine's, not the hand-in's
                 answer = e
             pipe.send(answer)
 
 
-def _judge_one(path: Path, source: Path, results: Path, *, allow_no_jail: bool = False) -> Answer:
-    """Raises OSError and JailError."""
+def answer_of(judge: Callable[..., tuple[Result, NotebookNode]], *arguments: Any, allow_no_jail: bool = False) -> Answer:
+    """What came of a hand-in that `judge` judges. Raises OSError and JailError."""
     try:
-        result, nb = autograde(path, source, results, allow_no_jail=allow_no_jail)
+        result, nb = judge(*arguments, allow_no_jail=allow_no_jail)
         return result, nbformat.v4.writes(nb) + "\n"
     except Unreadable as e:
         return str(e)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import nbformat
 
-from grader.classroom.pool import _judge_one
+from grader.classroom.autograding import autograde
+from grader.classroom.pool import answer_of
 from grader.course.source import Notebook, read_course
 from grader.feedback.release import answered
 
@@ -107,6 +108,7 @@ def judge_here(monkeypatch) -> None:
     """Lets `grade` judge in this process, with a judge that stays warm, so that a test does not wait for a new pool."""
 
     def judged(work, jobs, *, allow_no_jail):
-        return ((whose, _judge_one(*files, allow_no_jail=allow_no_jail)) for whose, *files in work)
+        for whose, *files in work:
+            yield whose, answer_of(autograde, *files, allow_no_jail=allow_no_jail)
 
-    monkeypatch.setattr("grader.classroom.commands.judged", judged)
+    monkeypatch.setattr("grader.classroom.pool.judged", judged)

@@ -11,7 +11,7 @@ from grader.course.source import ROOT
 GRADER = ROOT / "grader"
 FILES = sorted(GRADER.rglob("*.py"))
 HAND_WRITTEN = [path for path in FILES if path.parent.name != "mistakes"]  # the catalogue of mistakes is data and may grow
-EVERYTHING = {"sandbox", "course", "mistakes", "feedback", "intake", "judge", "classroom", "cli", "demo"}
+EVERYTHING = {"sandbox", "course", "mistakes", "feedback", "intake", "judge", "classroom", "examine", "cli", "demo"}
 MAY_USE = {  # room -> the rooms it may import from
     "sandbox": {"sandbox"},
     "course": {"course"},
@@ -19,7 +19,8 @@ MAY_USE = {  # room -> the rooms it may import from
     "feedback": {"course", "mistakes", "feedback"},
     "intake": {"course", "intake"},
     "judge": {"sandbox", "intake", "feedback", "course", "mistakes", "judge"},
-    "classroom": EVERYTHING - {"cli", "demo"},
+    "examine": {"course", "feedback", "mistakes", "examine"},
+    "classroom": EVERYTHING - {"examine", "cli", "demo"},
     "cli": EVERYTHING,
     "demo": EVERYTHING,
     "__main__": {"cli"},

@@ -123,9 +123,10 @@ def _fits(name: str, function: Callable, key: Callable, exercise: str) -> None:
     needed = [argument for argument, p in asked.items() if p.default is p.empty]
     try:
         has = inspect.signature(function)
-        by_position = [a for a in has.bind(*needed).arguments if has.parameters[a].kind is not inspect.Parameter.VAR_POSITIONAL]
+        has.bind(*needed)
         has.bind(**dict.fromkeys(asked))
-        fits = by_position == needed[: len(by_position)]
+        places = [a for a, p in has.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        fits = all(mine == theirs for mine, theirs in zip(places, asked, strict=False))
     except ValueError:  # no signature, as of functions that are written in C
         return
     except TypeError:

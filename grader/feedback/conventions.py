@@ -72,7 +72,7 @@ def grpo_objective(
         log_ratio = (log_ratio.sum(1, keepdim=True) / length.clamp_min(1)).expand_as(new)
     weight, advantage = log_ratio.exp(), advantages[:, None]
     surrogate = _surrogate(weight, advantage, clip_range, bound).masked_fill(~mask, 0.0)
-    kl = _k3(new - ref, k3)
+    kl = _k3(new - ref, k3) * (weight if k3 == "weighted" else 1)
     per_token, answers = -surrogate + beta * kl, (len(mask) if empty == "counted" else (length > 0).sum().clamp_min(1))
     match mean or aggregate:
         case "sequence":
@@ -121,7 +121,7 @@ _ADVANTAGES = {
         "raw": "A group of one keeps its raw reward (verl).",
         "nan": "A group of one gets NaN, the sample std of one number (TRL refuses such groups).",
     },
-    "digits": {"float32": "Means and stds are counted in float32, so that equal rewards leave a residue (TRL, verl)."},
+    "digits": {"float32": "Means and stds are counted in float32, so that equal rewards can leave a residue (TRL, verl)."},
 }
 _BOUND = {"dual": "A bad answer's ratio is bounded at 3, too: dual-clip PPO (verl, clip_ratio_c=3)."}
 _CUT = "The log-ratio in k3 is cut at 20 and k3 at 10 (verl's low_var_kl)."
@@ -141,7 +141,11 @@ CONVENTIONS: dict[str, tuple[Callable, dict[str, dict[str, str]]]] = {
                 "sequence": "The mean is over each response, then over the responses (the GRPO paper; TRL's 'grpo', verl's "
                 "'seq-mean-token-mean').",
             },
-            "k3": {"none": "There is no KL term (DAPO, Dr. GRPO; TRL's default, beta=0).", "cut": _CUT},
+            "k3": {
+                "none": "There is no KL term (DAPO, Dr. GRPO; TRL's default, beta=0).",
+                "weighted": "k3 is weighted by the ratio, so that its gradient is the KL's (DeepSeek-V3.2; TRL's use_bias_correction_kl).",
+                "cut": _CUT,
+            },
             "bound": _BOUND,
             "ratio": {
                 "response": "A response has one ratio, its tokens' geometric mean (GSPO; TRL's importance_sampling_level='sequence')."
@@ -158,8 +162,12 @@ CONVENTIONS: dict[str, tuple[Callable, dict[str, dict[str, str]]]] = {
 
 def conventions(exercise: str) -> Iterator[tuple[tuple[str, ...], Callable]]:
     """Every way to choose otherwise, the fewest departures first: what each departure is, and the function that makes them."""
-    function, choices = CONVENTIONS.get(exercise, (None, {}))
+    if exercise not in CONVENTIONS:
+        return
+    function, choices = CONVENTIONS[exercise]
     ways = itertools.product(*([(name, option) for option in ("", *options)] for name, options in choices.items()))
     for way in sorted(ways, key=lambda way: sum(bool(option) for _, option in way)):
-        if function and (chosen := {name: option for name, option in way if option}):
+        chosen = {name: option for name, option in way if option}
+        added = "small" in chosen  # nobody adds to a std that is left out, and the residue of float32 is excused only in published formulas
+        if chosen and added >= ("digits" in chosen) and not (added and chosen.get("std") == "none"):
             yield tuple(choices[name][option] for name, option in chosen.items()), functools.partial(function, **chosen)

@@ -164,6 +164,16 @@ def test_an_error_of_theirs_is_told_once_with_its_line(folder, capsys):
     assert out.count("raised RuntimeError") == 1 and "(line 8 of" in " ".join(out.split()) and "0 of 7" in out
 
 
+def test_what_fails_on_drawn_inputs_only_is_told_as_that():
+    key = namespace(HOME["token_log_probs"])["token_log_probs"]
+
+    def by_heart(logits, tokens, temperature=1.0):  # knows the temperatures that a learner can see
+        return key(logits, tokens, temperature if temperature in (0.5, 1.0, 2.0) else 1.0)
+
+    failed = [p for p in examined("token_log_probs", by_heart).properties if not p.holds]
+    assert failed and all(p.message.startswith("On drawn inputs: ") and not p.mistakes for p in failed)
+
+
 def test_json_is_an_object(folder, capsys):
     status, out, err = run(capsys, folder, "trainer_x:trl_without_ids", "--as", "group_advantages", "--json")
     found = json.loads(out)

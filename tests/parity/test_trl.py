@@ -102,7 +102,12 @@ def test_the_advantages_are_of_the_convention_that_is_called_trls(trainer, monke
     theirs = trl_advantages(trainer, rewards)
     choices = {"std": "sample", "small": "1e-4"} if scale == "group" else {"std": "none"}
     ours = conventions.group_advantages(torch.tensor(rewards), torch.zeros(4, dtype=torch.long), **choices, digits="float32")
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-3 if rewards[0] == rewards[3] else 1e-6)  # ties leave a residue
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-3 if rewards == [0.9] * 4 else 1e-6)  # ties leave a residue
+
+
+def test_a_group_of_one_gets_0_where_there_can_be_one(trainer, monkeypatch):
+    monkeypatch.setattr(trainer, "num_generations", 1)  # as in an evaluation; to train with it is refused, see below
+    assert trl_advantages(trainer, [3.0]).tolist() == [0.0]
 
 
 def test_log_probs_are_those_of_trl():

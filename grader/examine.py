@@ -113,7 +113,7 @@ def _loaded(name: str) -> Callable:
         raise CannotExamine(f"{module_name} cannot be imported: {_told(e)}{where}") from None
     function = getattr(module, function_name, None)
     if not callable(function):
-        raise CannotExamine(f"{module_name} has {'no ' if function is None else 'something else than a '}function {function_name!r}")
+        raise CannotExamine(f"{module_name} has no function {function_name!r}" if function is None else f"{name} is no function")
     return function
 
 

@@ -141,7 +141,7 @@ def folder(tmp_path):
         ("no_such_module_x:f", "group_advantages", "no module 'no_such_module_x'"),
         ("trainer_x.losses:f", "group_advantages", "trainer_x.losses"),
         ("trainer_x:f", "group_advantages", "no function 'f'"),
-        ("trainer_x:number", "group_advantages", "something else than a function"),
+        ("trainer_x:number", "group_advantages", "trainer_x:number is no function"),
         ("trainer_x:other_arguments", "group_advantages", "takes (scores, index)"),
         ("trainer_x:other_order", "group_advantages", "write a small function"),
         ("trainer_x:trl_without_ids", "group_advantage", "there are gae_advantages, group_advantages"),
@@ -183,7 +183,7 @@ def test_json_is_an_object(folder, capsys):
 
 
 def test_a_convention_and_what_is_no_part_of_it_are_told_apart():
-    """verl's mean over tokens, from a function that gives no numbers to watch."""
+    """DAPO's mean over tokens, from a function that gives no numbers to watch."""
 
     def objective(*args, **kwargs):
         return conventions.grpo_objective(*args, **kwargs, mean="token")[0], {}

@@ -73,7 +73,10 @@ def grpo_objective(
     weight, advantage = log_ratio.exp(), advantages[:, None]
     surrogate = _surrogate(weight, advantage, clip_range, bound).masked_fill(~mask, 0.0)
     kl = _k3(new - ref, k3) * (weight if k3 == "weighted" else 1)
-    per_token, answers = -surrogate + beta * kl, (len(mask) if empty == "counted" else (length > 0).sum().clamp_min(1))
+    per_token, answers = (
+        -surrogate + (0 if k3 == "watched" else beta) * kl,
+        (len(mask) if empty == "counted" else (length > 0).sum().clamp_min(1)),
+    )
     match mean or aggregate:
         case "sequence":
             loss = (per_token.sum(1, keepdim=True) / length.clamp_min(1)).sum() / answers
@@ -143,6 +146,7 @@ CONVENTIONS: dict[str, tuple[Callable, dict[str, dict[str, str]]]] = {
             },
             "k3": {
                 "none": "There is no KL term (DAPO, Dr. GRPO; TRL's default, beta=0).",
+                "watched": "There is no KL term in the loss, k3 is only watched (DAPO, Dr. GRPO; TRL's default, beta=0).",
                 "weighted": "k3 is weighted by the ratio, so that its gradient is the KL's (DeepSeek-V3.2; TRL's use_bias_correction_kl).",
                 "cut": _CUT,
             },

@@ -13,12 +13,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from grader.classroom.atomic import write_atomically
 from grader.course.source import ROOT, CourseError, read_course
 from grader.intake.match import Unreadable, read_submission
 from grader.judge.verdict import Result
 from grader.sandbox.jail import JailError, layers
+
+if TYPE_CHECKING:
+    from grader.examine import Examination
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,6 +71,18 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print an object per notebook (a list for a folder)")
     check.add_argument("--seed", type=int, default=0, help="of the hidden draws")
     _jail_option(check)
+
+    examine = commands.add_parser(
+        "examine",
+        help="say which properties of an exercise a function of your own has",
+        description="Runs the checks of an exercise on a function of your own, and says which properties hold, and which known mistake or "
+        "published convention its numbers are those of. The function runs in this very process, without a jail: name code that you trust. "
+        "Where yours takes other arguments than the exercise, write a small function that calls it, and name that one.",
+    )
+    examine.set_defaults(command=_examine)
+    examine.add_argument("function", metavar="MODULE:FUNCTION", help="such as trainer.losses:grpo_loss; MODULE as Python imports it here")
+    examine.add_argument("--as", required=True, dest="exercise", metavar="EXERCISE", help="such as grpo_objective or group_advantages")
+    examine.add_argument("--json", action="store_true", help="print an object")
 
     new = commands.add_parser("new", help="make a class directory: an nbgrader course with secret tests of its own")
     new.set_defaults(command=lambda o: _class(lambda c: c.new(o.directory, read_course(ROOT / "solutions"))))
@@ -131,6 +147,36 @@ def _check(options: argparse.Namespace) -> int:
     return status
 
 
+def _examine(options: argparse.Namespace) -> int:
+    from grader.examine import CannotExamine, examine  # it brings torch
+
+    try:
+        found = examine(options.function, options.exercise, read_course(ROOT / "solutions"))
+    except CannotExamine as e:
+        return _refuse(e)
+    print(found.to_json() if options.json else _properties(found))
+    return 0 if found.sound else 1
+
+
+def _properties(found: Examination) -> str:
+    """What is known of a function that was examined, for a person."""
+    hold, differ = sum(p.holds for p in found.properties), sum(p.by_convention for p in found.properties)
+    lines = [f"{found.function} as {found.exercise}: {hold} of {len(found.properties)} properties hold"]
+    lines[0] += f", {differ} differ by convention" if differ else ""
+    told: set[str] = set()  # an error or a mistake that fails several checks is explained once
+    for p in found.properties:
+        mark = "\u2713" if p.holds else "\u2248" if p.by_convention else "\u2717"
+        lines.append(f"  {mark} {p.title}")
+        if mark == "\u2717":
+            lines += [_indented(line.strip(), 6) for line in p.message.split("\n") if line not in told]
+            told.update(p.message.split("\n"))
+    if found.conventions:
+        where = "" if found.sound else " at \u2248"
+        lines.append(f"The numbers{where} are those of another convention, which is no mistake:")
+        lines += [_indented(words, 2) for words in found.conventions]
+    return "\n".join(lines)
+
+
 def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
     """Runs a command of a class; what could not be used makes the status 2."""
     from grader.classroom import commands  # nbgrader takes a second to import, and `grader check` does not need it
@@ -184,7 +230,7 @@ def table(result: Result, heading: str) -> str:
 
 
 def _indented(text: str, columns: int) -> str:
-    return textwrap.fill(text, 110, initial_indent=" " * columns, subsequent_indent=" " * columns)
+    return textwrap.fill(text, 110, initial_indent=" " * columns, subsequent_indent=" " * columns, break_on_hyphens=False)
 
 
 def _jail_option(parser: argparse.ArgumentParser) -> None:

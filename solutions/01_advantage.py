@@ -3,8 +3,8 @@
 #
 # A language model answers a question and earns a reward of 1. Was that good? You cannot tell yet: for an easy
 # question it is nothing, for a hard one it is a small miracle. A policy learns from the difference between
-# what it got and what was to be expected, and the whole art is in "what was to be expected". PPO trains a
-# second network to know it. GRPO asks the other answers to the same question. In this notebook you write
+# what it got and what was to be expected, and the whole art is in "what was to be expected". PPO (*proximal policy
+# optimisation*, the classic) trains a second network to know it. GRPO asks the other answers to the same question. In this notebook you write
 # both, see what each costs, and find out when a group of answers has nothing to say.
 #
 # ```text
@@ -130,7 +130,7 @@ plt.show()
 # little.)
 #
 # At the end of the course you can write what happens in that picture, from rollout to update; read its curves,
-# and say what is wrong when they go wrong; and find your way in the code of TRL or verl.
+# and say what is wrong when they go wrong; and find your way in the code of TRL or verl, two libraries that train with GRPO.
 
 # %% [markdown]
 # ## The smallest example
@@ -255,6 +255,7 @@ plt.show()
 # -.1, -.1 and +.5. The last step's advantage is .5; the middle one's is -.1 + .8 x .5 x .5 = .1; the first
 # one's is -.1 + .8 x .5 x .1 = -.06.
 #
+# - Write in the cell below, in place of its line `raise NotImplementedError()`; then run the cells behind it.
 # - `values[T]` is what the critic still expects after the last step: 0 if the text has ended, and not 0 if it
 #   was cut off. Use it as it comes.
 # - Rewards may be integers; the advantages are floats all the same. `rewards` and `values` stay as they are.

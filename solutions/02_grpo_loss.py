@@ -365,7 +365,8 @@ def advantages_so_far(log_probs_new, log_probs_old, rewards, group_ids, eps=1e-6
 # the loss is 0.15. On the separating batch the loss is 0.015724.
 #
 # **TODO 1 is `group_advantages` of notebook 1, and pasting is welcome**: put that function into the cell, above this
-# one, and call it. The first four checks ask for TODO 1 alone: run them as soon as it is written.
+# one, and call it. The first four checks ask for TODO 1 alone, and look for it under the name `advantages`: run them as
+# soon as it is written, with the `raise NotImplementedError()` of the other two still in its place.
 #
 # The small print:
 #
@@ -602,7 +603,8 @@ for rewards, words, expected in (
         f"advantages are floats, not {advantages.dtype}: what becomes of 0.577 in a tensor of whole numbers?"
     )
     off = first_off(advantages, torch.tensor(expected), 0.05 if rewards.dtype == torch.float64 else 1e-3)
-    assert not off, f"for the rewards {words} the advantage of {off}"
+    digits = ". How many digits has a float32?" if rewards.dtype == torch.float64 else ""
+    assert not off, f"for the rewards {words} the advantage of {off}{digits}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
 for kind in (torch.int64, torch.int32, torch.uint8, torch.float64):
@@ -636,7 +638,7 @@ for i in range(6):
     assert ratio[i] > 0, (
         f"answer {i}, a ratio of {expected[i]:.4g}: your gradient corresponds to {ratio[i]:.4g}. A ratio of two "
         "probabilities is positive: no sign, no zero, no NaN. Which line could give this? (A gradient of exactly 0 also "
-        "comes from a clip or another bound that acts where it should not.)"
+        "comes from a clip or another bound that acts where it should not. And if a check of TODO 1 fails, begin there.)"
     )
     assert close(ratio[i], expected[i], 1e-3 * expected[i]), (
         f"answer {i} is {expected[i]:.4g} times as likely as when it was sampled; your gradient corresponds to "
@@ -674,7 +676,7 @@ for i in range(8):
     assert close(got[i], expected[i], 2e-4), (
         f"answer {i} ({sign}, ratio {ratios[i]}): the gradient is {got[i]:.4f}, not {expected[i]:.4f}. Look this "
         "region up in the table under the picture: is it flat or active, and which way should the answer be "
-        "pushed?"
+        "pushed? (If a check of TODO 1 fails, begin there.)"
     )
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev
@@ -712,7 +714,7 @@ loss, _ = loss_and_advantages(compute_grpo_loss(**separating_batch()), 8)
 got = loss.item()
 assert abs(got - 0.015724) < 1e-4, (
     f"on the separating batch the loss is 0.015724, not {got:.6f}. Which surrogate counts for each answer, and "
-    "how do the eight become one number?"
+    "how do the eight become one number? (If a check above fails, begin there.)"
 )
 ### BEGIN HIDDEN TESTS
 from statistics import fmean, pstdev

@@ -3,8 +3,8 @@
 #
 # A language model answers a question and earns a reward of 1. Was that good? You cannot tell yet: for an easy
 # question it is nothing, for a hard one it is a small miracle. A policy learns from the difference between
-# what it got and what was to be expected, and the whole art is in "what was to be expected". PPO trains a
-# second network to know it. GRPO asks the other answers to the same question. In this notebook you write
+# what it got and what was to be expected, and the whole art is in "what was to be expected". PPO (*proximal policy
+# optimisation*, the classic) trains a second network to know it. GRPO asks the other answers to the same question. In this notebook you write
 # both, see what each costs, and find out when a group of answers has nothing to say.
 #
 # ```text
@@ -16,7 +16,7 @@
 # | | |
 # |---|---|
 # | **Difficulty** | Easy to medium: four short functions, no training |
-# | **Time** | About 75 minutes; about 85 with the sections marked "(optional)" |
+# | **Time** | About 90 minutes: an hour for the exercises, the rest to read and guess; the sections marked "(optional)" take 15 more |
 # | **You should know** | PyTorch tensors; the idea of a policy gradient: make what went well more likely |
 # | **You will write** | `gae_advantages`, `group_advantages`, `dead_group_probability`, `smallest_group_size`, and a few sentences |
 # | **Next** | Notebook 2, where the advantages enter the loss that GRPO minimises |
@@ -117,19 +117,20 @@ step = [0, 4, 8, 12, 14, 16, 20, 26, 32, 38, 44, 50]
 greedy = [0.13, 0.13, 0.15, 0.13, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00]
 thinks = [0.06, 0.08, 0.19, 0.41, 0.52, 0.57, 0.77, 0.92, 0.94, 1.00, 0.98, 0.98]
 fig, ax = plt.subplots()
-ax.plot(step, greedy, "o-", label="right answers, greedy, on prompts kept apart")
+ax.plot(step, greedy, "o-", label="right answers, greedy, on held-out prompts")
 ax.plot(step, thinks, "s--", label="sampled answers that think")
 ax.set(xlabel="RL step", ylabel="share of answers", ylim=(0, 1.05))
 ax.legend(loc="lower right", frameon=False)
 plt.show()
 
 # %% [markdown]
-# See how the share of answers that think climbs smoothly, while the greedy answer, the single most likely one,
-# jumps from .13 to 1.00 between steps 12 and 14: `<think>` has become the most likely first token. (This is one
-# recorded run; yours will differ a little.)
+# See how the share of answers that think climbs smoothly, while the accuracy of the *greedy* answers, which take the
+# most likely token each time, jumps from .13 to 1.00 between steps 12 and 14: `<think>` has become the most likely
+# first token. *Held-out* prompts are prompts that nobody trained on. (This is one recorded run; yours will differ a
+# little.)
 #
 # At the end of the course you can write what happens in that picture, from rollout to update; read its curves,
-# and say what is wrong when they go wrong; and find your way in the code of TRL or verl.
+# and say what is wrong when they go wrong; and find your way in the code of TRL or verl, two libraries that train with GRPO.
 
 # %% [markdown]
 # ## The smallest example
@@ -137,8 +138,8 @@ plt.show()
 # Two questions, two answers each. The answers to the first earn 1 and 2, those to the second 0.5 and 1.5.
 #
 # Reinforcement learning needs a number for each answer that says: more of this, or less? The reward itself will
-# not do. A reward of 1 is bad in the first group, and would be good in the second. And since all four are
-# positive, all four answers would be made more likely.
+# not do. A reward of 1.5 is the better one in the second group, and would be no more than average in the first. And
+# since all four are positive, all four answers would be made more likely.
 #
 # So compare each answer with its own group, and measure the difference in units of that group's spread:
 #
@@ -160,7 +161,7 @@ for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
 # siblings is left.
 #
 # So **an advantage is not ability**: the advantages of a model that fails and of one that shines are 0 on average
-# alike. Whether a model gets better is told by rewards on prompts kept apart.
+# alike. Whether a model gets better is told by rewards on held-out prompts.
 
 # %% [markdown]
 # ## A reward needs a baseline
@@ -169,14 +170,15 @@ for rewards in ([1.0, 2.0], [0.5, 1.5], [100.0, 200.0]):
 # weight it is right on average, and hopeless in practice: if rewards are 10, 11, 12 and 13, every answer is
 # pushed up hard, and what distinguishes them drowns in the noise of which answers happened to be drawn.
 #
-# Subtract a number $b$ that does not depend on the answer: the average stays the same, the noise shrinks. That
-# number is the **baseline**. The best simple choice is what this policy earns on this question on average, its
+# Subtract a number $b$ that does not depend on the answer: the average stays the same, and with a good $b$ the noise
+# shrinks. That number is the **baseline**. The best simple choice is what this policy earns on this question on average, its
 # *value* $V$; a function that gives it for every question is a **value function**. The trouble is only to
 # know it.
 #
 # The next cell lets a policy over four possible answers draw groups of $G$, 5,000 times, and measures how far
 # the gradient of a single group is off. **Predict**: how much worse is no baseline than a perfect one? And how
-# close to perfect is the plain average of the group itself, for a group of 2 and for one of 8?
+# close to perfect is the plain average of the group itself, for a group of 2 and for one of 8? (A *critic* is a
+# network that estimates $V$; the perfect one knows it.)
 
 # %% show noise_of_the_gradient
 draw = np.random.default_rng(0)
@@ -207,8 +209,8 @@ plt.show()
 
 # %% [markdown]
 # See how far the top curve stays above the dotted line: without a baseline, a group of 8 has 6.35 times as much
-# noise as signal. With a critic that knows $V$ exactly it is half as much (.50). And the group's own mean, which
-# needs no training at all, comes close: .57. In a group of 2 it does not: 1.75 against 1.00.
+# noise as signal. With a perfect critic the noise is half of the signal (.50). And the group's own mean, which needs
+# no training at all, comes close: .57. In a group of 2 it does not: 1.75 against 1.00.
 #
 # The small print: the mean contains the answer itself, which shrinks the gradient by $1 - 1/G$ and leaves its
 # direction; the cell divides by that.
@@ -219,8 +221,8 @@ plt.show()
 # ## Part 1: PPO asks a critic
 #
 # PPO trains a second network, the **critic**, to be the value function: $V(s_t)$ is its guess, *before* step
-# $t$, of the reward still to come. ($s_t$ is the prompt with what was written before step $t$.) With a guess
-# before every step, every step can be judged by its *surprise*
+# $t$, of the reward still to come. ($s_t$ is the prompt with what was written before step $t$; a text has $T$ steps,
+# counted from 0 as in Python, and a step is often one token.) With a guess before every step, every step can be judged by its *surprise*
 #
 # $$\delta_t = r_t + \gamma\, V(s_{t+1}) - V(s_t)$$
 #
@@ -234,7 +236,7 @@ plt.show()
 #
 # $$A_t = \delta_t + \gamma\lambda\,\delta_{t+1} + (\gamma\lambda)^2\,\delta_{t+2} + \dots$$
 #
-# $\lambda$ sets how much you trust the critic. At $\lambda = 0$ a step answers for its own surprise alone:
+# $\lambda$ sets how much you trust the critic: the smaller, the more. At $\lambda = 0$ a step answers for its own surprise alone:
 # little noise, but all of the critic's errors. At $\lambda = 1$ the guesses in between cancel. What is left is
 # all that really followed, with all of its noise, and two guesses: $V(s_t)$, which is subtracted, and, where
 # the text was cut off, $V(s_T)$ for what would have followed.
@@ -247,12 +249,13 @@ plt.show()
 # | `values` | `[T + 1]`, floats | the critic's guess before each step, and one for the state after the last |
 # | `gamma`, `lam` | floats | discount, and trust in what really happened |
 #
-# Returns `[T]` floats: the advantage of each step.
+# Returns a tensor of `[T]` floats: the advantage of each step, the first step first.
 #
 # One worked number: rewards `[0, 0, 1]`, values `[.5, .5, .5, 0]`, gamma = .8, lam = .5. The surprises are
 # -.1, -.1 and +.5. The last step's advantage is .5; the middle one's is -.1 + .8 x .5 x .5 = .1; the first
 # one's is -.1 + .8 x .5 x .1 = -.06.
 #
+# - Write in the cell below, in place of its line `raise NotImplementedError()`; then run the cells behind it.
 # - `values[T]` is what the critic still expects after the last step: 0 if the text has ended, and not 0 if it
 #   was cut off. Use it as it comes.
 # - Rewards may be integers; the advantages are floats all the same. `rewards` and `values` stay as they are.
@@ -536,7 +539,7 @@ print(f"clamped at 1e-6:  {(centred / std.clamp_min(1e-6))[0]:.2f}")
 print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 
 # %% [markdown]
-# -0.06 with our clamp, which is bad, and -0.86 with an eps of 1e-8: a full-grown advantage made of rounding.
+# -0.06 with the clamp of this course (see the card below), which is bad, and -0.86 with an eps of 1e-8: a full-grown advantage made of rounding.
 # (Dividing by 0 is not the danger: 0/eps is 0. The residue is what bites.)
 #
 # There is more than one way out: compute where a sum of equal float32 numbers is exact, or look whether
@@ -556,7 +559,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # | types of rewards | any real number type in, floats out; the rewards that came in stay as they are | |
 
 # %% [markdown]
-# ### Exercise: `group_advantages` (8 points, 18 minutes, ●●○)
+# ### Exercise: `group_advantages` (8 points, 25 minutes, ●●○)
 #
 # A batch holds the answers to many questions, perhaps shuffled. So each answer carries the id of its group.
 #
@@ -566,7 +569,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # | `group_ids` | `[N]`, integers | answers with equal ids answer the same question |
 # | `eps` | float | the smallest std to divide by: a smaller one counts as `eps` |
 #
-# Returns `[N]` floats: every answer measured against its own group, in the order in which they came.
+# Returns a tensor of `[N]` floats: every answer measured against its own group, in the order in which they came.
 #
 # One worked number: rewards `[2, 1, 2, 2, 0, 1]` with ids `[5, -1, 5, 5, -1, 5]` make two groups, 2, 2, 2, 1
 # and 1, 0, so the advantages are `[.5774, 1, .5774, .5774, -1, -1.7321]`.
@@ -589,7 +592,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # - Integers (int32, int64) and float64 come in as well as float32, and no digit of a float64 is dropped before
 #   the mean is off. Floats come out; `rewards` and `group_ids` stay as they are.
 #
-# <details data-checks="group_zero_mean group_ids_are_labels group_nothing_to_learn group_whole_number_rewards"><summary>A hint: the groups</summary>
+# <details data-checks="group_zero_mean group_ids_are_labels group_nothing_to_learn"><summary>A hint: the groups</summary>
 #
 # `torch.unique(group_ids, return_inverse=True, return_counts=True)` renames any labels to 0, 1, 2, ... and
 # counts them. With such names `index_add_` sums each group in one call, and indexing by the names hands each
@@ -602,6 +605,13 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 #
 # `torch.std` divides by G - 1 unless told otherwise. By hand: the distances from the group's mean first, then the mean of
 # their squares, then the root. (Squares of rewards near 1000 have no digits left for the distances.)
+#
+# </details>
+#
+# <details data-checks="group_whole_number_rewards"><summary>A hint: the number types</summary>
+#
+# In which type do you compute, and of which type is the tensor into which you write? `zeros_like(rewards)` copies the
+# type of the rewards. And a float32 has about seven digits: what does it leave of a float64 like 1000.00009?
 #
 # </details>
 #
@@ -1039,7 +1049,8 @@ except ImportError:
     pass  # no sliders
 
 # %% [markdown]
-# See the two hatched bars at the ends: the dead groups, all wrong on the left and all right on the right. Between
+# See the two hatched bars at the ends: the dead groups, all wrong on the left and all right on the right. (In the
+# second and the third picture the right one is too low to be seen: nearly all dead groups are wrong ones.) Between
 # them are the groups that teach. At $p = .3$ a group of 4 is dead one time in four. Where `ipywidgets` is installed
 # there are sliders for $p$ and $G$; watch when the hatched bars vanish.
 
@@ -1078,7 +1089,7 @@ def dead_group_probability(p, group_size):
 got = dead_group_probability(0.3, 4), dead_group_probability(0.5, 12)
 assert abs(number(got[0]) - 0.2482) < 1e-6, (
     f"p = .3, G = 4: expected .2482, you have {shown(got[0])}. "
-    "Which of the 16 possible outcomes leave nobody to compare with?"
+    "Which of the 16 possible outcomes leave nobody to compare with, and is their probability worked out, not estimated?"
 )
 assert abs(number(got[1]) - 2 / 4096) < 1e-9, (
     f"p = .5, G = 12: expected 2/4096 = .00048828125, you have {number(got[1]):.11f}. Is anything rounded or left to chance?"
@@ -1103,8 +1114,8 @@ for _ in range(12):
 # A question that is too easy is as dead as one that is too hard.
 got = (dead_group_probability(0.1, 8), dead_group_probability(0.9, 8))
 assert all(abs(number(x) - 0.43046722) < 1e-6 for x in got), (
-    f"G = 8: p = .1 and p = .9 are dead equally often, .430467; you have {shown(got)}. "
-    "Are both kinds of dead groups in?"
+    f"G = 8: p = .1 and p = .9 are dead equally often, .430467; you have {', '.join(f'{number(x):.6f}' for x in got)}. "
+    "Are both kinds of dead groups in, and is nothing rounded?"
 )
 ### BEGIN HIDDEN TESTS
 import random

@@ -557,16 +557,16 @@ def in_stds(r, eps):
 def sample_std(rewards, group_ids, eps=1e-6):
     """The sum of squares was divided by G - 1: the sample std, TRL's and verl's convention but not this course's.
 
-    Hint: There are two conventions for the std. Which one does the card at the top choose, and which does torch.std take by default?
+    Hint: There are two conventions for the std. Which one does the card above the exercise choose, and which does torch.std take by default?
     """
     return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=len(r) > 1).clamp_min(eps))
 
 
 @mistake("group_advantages")
 def singleton_nan(rewards, group_ids, eps=1e-6):
-    """The sample std was taken, which is NaN for a group of one and stays NaN when clamped.
+    """The sample std was taken, which is NaN for a group of one and stays NaN, whatever is added or clamped.
 
-    Hint: What is 0 divided by G - 1 when G is 1? And which convention does the card at the top choose?
+    Hint: What is 0 divided by G - 1 when G is 1? And which convention does the card above the exercise choose?
     """
     out = torch.zeros(len(rewards))
     for g in group_ids.unique():
@@ -917,7 +917,7 @@ def divided_by_batch_size(rewards, group_ids, eps=1e-6):
 def trl_eps(rewards, group_ids, eps=1e-6):
     """An eps of 1e-4 was added to the std, which is TRL's convention but not this course's.
 
-    Hint: See the card at the top: what does this course do about a std that is nearly 0?
+    Hint: See the card above the exercise: what does this course do about a std that is nearly 0?
     """
     return by_group(rewards, group_ids, lambda r: (r - r.mean()) / (r.std(unbiased=False) + 1e-4))
 
@@ -979,6 +979,19 @@ def tie_residue(rewards, group_ids, eps=1e-6):
     centred = r - mean[group]
     std = (torch.zeros(len(size), dtype=r.dtype).index_add_(0, group, centred**2) / size).sqrt()
     return centred / std[group].clamp_min(eps)
+
+
+@mistake("group_advantages")
+def all_in_float32(rewards, group_ids, eps=1e-6):
+    """The work was done in float32: equal rewards leave a residue, and a float64 loses the digits it came with.
+
+    Hint: What is the mean of six times .9 in float32? What does it leave of 1000.00009? Which type would hold both?
+    """
+    r, out = rewards.float(), torch.zeros(len(rewards))
+    for g in group_ids.unique():
+        mine = group_ids == g
+        out[mine] = in_stds(r[mine], eps)
+    return out
 
 
 @mistake("group_advantages")
@@ -1247,7 +1260,7 @@ def clipped_at_ten(rewards, group_ids, eps=1e-6):
 def trl_formula(rewards, group_ids, eps=1e-6):
     """Each group got TRL's own line, (r - mean) / (r.std() + 1e-4): the sample std, and another eps.
 
-    Hint: Two conventions in one line are not this course's. Look at the card at the top: by what is the sum of squares divided, and
+    Hint: Two conventions in one line are not this course's. Look at the card above the exercise: by what is the sum of squares divided, and
     what is done about a small std?
     """
     out = torch.zeros(len(rewards))
@@ -1910,7 +1923,7 @@ def size_one_logarithm_but_at_half(p, target):
 
 @mistake("smallest_group_size")
 def size_search_ends(p, target):
-    """The search ended at 512 answers and said None, though a larger group would do.
+    """The search ended at some size and said None, though a larger group would do.
 
     Hint: For which two p is there really no G? All others have one, however large.
     """

@@ -2419,7 +2419,7 @@ def sequence_by_width(log_probs_new, log_probs_old, advantages, mask, clip_range
 
 @mistake("grpo_token_loss")
 def constant_without_n(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
-    """Under "constant" the sum was divided by T alone, without N.
+    """Under "constant" the sum was divided by the maximum length alone, without N.
 
     Hint: The constant is a product of two numbers. Which one is missing?
     """
@@ -2431,7 +2431,7 @@ def constant_without_n(log_probs_new, log_probs_old, advantages, mask, clip_rang
 
 @mistake("grpo_token_loss")
 def max_length_ignored(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
-    """Under "constant" T was the width of the batch, whatever max_length says.
+    """Under "constant" the length was the width of the batch, whatever max_length says.
 
     Hint: Who fixes the length that "constant" divides by, and does your code look at it?
     """
@@ -2454,7 +2454,7 @@ def max_length_without_n(log_probs_new, log_probs_old, advantages, mask, clip_ra
 def max_length_everywhere(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
     """A max_length was obeyed under every aggregation, not under "constant" alone.
 
-    Hint: Which of the three divisors has a T in it?
+    Hint: Which of the three divisors has a maximum length in it?
     """
     how = aggregate if max_length is None else "constant"
     return aggregated(token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range), mask, how, max_length)
@@ -2462,9 +2462,9 @@ def max_length_everywhere(log_probs_new, log_probs_old, advantages, mask, clip_r
 
 @mistake("grpo_token_loss")
 def constant_by_longest(log_probs_new, log_probs_old, advantages, mask, clip_range=0.2, aggregate="sequence", max_length=None):
-    """Under "constant" T was the longest answer of the batch.
+    """Under "constant" the length was that of the longest answer of the batch.
 
-    Hint: The divisor must not depend on the lengths that happen to be in the batch.
+    Hint: The divisor must not depend on the lengths that happen to be in the batch. What is to be taken where max_length is None?
     """
     per_token = token_loss(log_probs_new, log_probs_old, advantages, mask, clip_range)
     if aggregate == "constant":

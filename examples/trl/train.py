@@ -15,7 +15,7 @@ ASK = "What is {}? Think first, then answer, in this form: <think>your sum, step
 
 
 def verifier():
-    """`math_reward` of notebook 4's answer key: (text, answer) -> {"accuracy": 0 or 1, "format": 0 or 1}. Return yours instead."""
+    """`math_reward` of notebook 4's answer key: (text, answer) -> {"accuracy": 0 or 1, "format": 0 or 1}."""
     names = {"re": re}
     for cell in read_notebook(ROOT / "solutions/04_train_a_tiny_model.py").of_kind("solution"):
         if cell.name in ("extract_answer", "math_reward"):
@@ -125,15 +125,18 @@ def options(arguments):
     return ours, config
 
 
-def train(arguments=None):
-    """Trains as the arguments of the command line say, and returns the GRPOTrainer. One sentence and status 2 where that cannot be."""
+def train(arguments=None, judge=None):
+    """Trains as the arguments say (a list; by default the command line's) and returns the GRPOTrainer.
+
+    judge: what verifies an answer in the place of `verifier()`'s. Exits with one sentence where it cannot be.
+    """
     ours, config = options(arguments)
     from datasets import Dataset
     from transformers import AutoTokenizer
     from transformers.trainer_utils import get_last_checkpoint
     from trl import GRPOTrainer
 
-    judge, model = verifier(), ours.model
+    judge, model = judge or verifier(), ours.model
     if model == "tiny":
         model = str(Path(ours.out, "tiny"))  # TRL reads the reference from there, too
         with config.main_process_first(local=False):

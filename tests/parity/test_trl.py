@@ -1,6 +1,5 @@
 """The answer key's numbers are TRL's, and what the course says of TRL is so in the release that is installed."""
 
-import dataclasses
 import functools
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from grader.course.trusted import namespace
 from grader.feedback import conventions
 from tests.conftest import COURSE
-from tests.parity.trainers import missing, trl_advantages, trl_loss, trl_trainer
+from tests.parity.trainers import missing, trl_advantages, trl_defaults, trl_loss, trl_trainer
 
 MISSING = missing("trl", "pip install -e '.[bench]'")
 pytestmark = [
@@ -121,8 +120,6 @@ def test_log_probs_are_those_of_trl():
 
 
 def test_defaults_that_the_course_tells():
-    from trl import GRPOConfig
-
     told = {"loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": None, "scale_rewards": "group"}
     told |= {
         "importance_sampling_level": "token",
@@ -130,8 +127,14 @@ def test_defaults_that_the_course_tells():
         "num_generations": 8,
         "use_bias_correction_kl": True,
     }
-    found = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
-    assert {name: found[name] for name in told} == told
+    assert {name: trl_defaults()[name] for name in told} == told
+
+
+def test_dr_grpo_leaves_the_std_in(tmp_path):
+    from trl import GRPOConfig
+
+    config = GRPOConfig(output_dir=str(tmp_path), loss_type="dr_grpo", use_cpu=True, bf16=False, report_to="none")
+    assert config.scale_rewards == "group"
 
 
 def test_a_group_of_one_is_refused(tmp_path):

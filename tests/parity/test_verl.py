@@ -1,16 +1,14 @@
 """The answer key's numbers are verl's, but for the bounds that verl adds; and what the course says of verl is so."""
 
 import functools
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-import yaml
 
 from grader.feedback import conventions
 from tests.parity.test_trl import batch, key, value_and_gradient
-from tests.parity.trainers import missing, verl_core
+from tests.parity.trainers import missing, verl_core, verl_defaults
 
 MISSING = missing("verl", "pip install --no-deps verl: what is tested needs no Ray") or missing("transformers", "pip install -e '.[bench]'")
 pytestmark = [
@@ -26,8 +24,8 @@ def verl():
     return verl_core()
 
 
-def policy_loss(core, mode, new, old, advantages, mask, clip_range=0.2):
-    config = SimpleNamespace(clip_ratio=clip_range, clip_ratio_low=None, clip_ratio_high=None, global_batch_info={})
+def policy_loss(core, mode, new, old, advantages, mask, clip_range=0.2, low=None, high=None):
+    config = SimpleNamespace(clip_ratio=clip_range, clip_ratio_low=low, clip_ratio_high=high, global_batch_info={})
     config.get = lambda name, default: default
     return core.compute_policy_loss_vanilla(old, new, advantages[:, None].expand_as(new), mask.float(), mode, config)[0]
 
@@ -89,7 +87,14 @@ def test_masks_and_log_probs_are_those_of_verl(verl):
     )
 
 
-def test_defaults_that_the_course_tells(verl):
+def test_clip_ratio_alone_changes_nothing(verl):
+    """Since the two sides have defaults of their own."""
+    low, high = (verl_defaults(f"actor_rollout_ref.actor.clip_ratio_{side}") for side in ("low", "high"))
+    new, old, _, advantages, mask = batch(2)
+    losses = [policy_loss(verl[0], "token-mean", new, old, advantages, mask, clip, low, high) for clip in (0.2, 0.9)]
+    assert losses[0] == losses[1] != policy_loss(verl[0], "token-mean", new, old, advantages, mask, 0.9)
+
+
+def test_defaults_that_the_course_tells():
     told = {"clip_ratio": 0.2, "clip_ratio_c": 3.0, "loss_agg_mode": "token-mean", "use_kl_loss": False, "kl_loss_type": "low_var_kl"}
-    found = yaml.safe_load((Path(verl[0].__file__).parents[1] / "config/actor/actor.yaml").read_text(encoding="utf-8"))
-    assert {name: found[name] for name in told} == told
+    assert {name: verl_defaults(f"actor_rollout_ref.actor.{name}") for name in told} == told

@@ -1,16 +1,35 @@
 """TRL's and verl's own code, made to work on plain tensors."""
 
+import dataclasses
 import importlib.util
 import os
 import sys
 import types
+from pathlib import Path
 
 import torch
+import yaml
 
 
 def missing(library: str, how: str) -> str:
     """Why a library's tests are left out, or nothing; in CI they never are."""
     return "" if importlib.util.find_spec(library) or os.environ.get("CI") else f"{library} is not installed ({how})"
+
+
+def trl_defaults() -> dict:
+    """Option of the installed GRPOConfig -> its default."""
+    from trl import GRPOConfig
+
+    return {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
+
+
+def verl_defaults(option: str):
+    """The default of an option of `python -m verl.trainer.main_ppo`, by its whole name, in the installed files."""
+    (root,) = importlib.util.find_spec("verl").submodule_search_locations
+    found = yaml.safe_load(Path(root, "trainer/config/_generated_ppo_trainer.yaml").read_text(encoding="utf-8"))
+    for name in option.split("."):
+        found = found[name]
+    return found
 
 
 def trl_trainer(folder, **options):

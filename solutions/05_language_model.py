@@ -26,6 +26,7 @@
 # !pip install -q transformers reasoning-gym math-verify gguf accelerate
 import copy
 import importlib.util
+import inspect
 import math
 import pathlib
 import re
@@ -53,7 +54,7 @@ need("transformers", "reasoning-gym", "math-verify")
 import reasoning_gym
 import transformers
 from math_verify import parse, verify
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"  # told apart by everyone
 mpl.rcParams.update({"figure.figsize": (7, 3.2), "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, PINK, YELLOW, SKY]), "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True})
@@ -80,10 +81,10 @@ settings = {
 
 # %% given presets
 SMOL, QWEN = "HuggingFaceTB/SmolLM2-135M-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"
-USUAL = {"model": SMOL, "tasks": "sums", "prompts": 8, "answers": 8, "at_once": 8, "room": 24, "dtype": "float32", "lr": 3e-5, "inner_epochs": 1, "beta": 0.04, "pilot": 8, "held_out": 64}
+USUAL = {"model": SMOL, "tasks": "sums", "prompts": 8, "answers": 8, "at_once": 8, "room": 24, "dtype": "float32", "lr": 2e-5, "inner_epochs": 1, "beta": 0.04, "pilot": 8, "held_out": 64}
 PRESETS = {  # what a row says holds unless `settings` says otherwise
     "a_few_steps": USUAL | {"steps": 4, "hack_steps": 3},
-    "sums": USUAL | {"steps": 30, "hack_steps": 20, "held_out": 200},
+    "sums": USUAL | {"steps": 30, "hack_steps": 20, "pilot": 16, "held_out": 200},
     "t4": USUAL | {"steps": 100, "hack_steps": 40, "prompts": 16, "inner_epochs": 2, "pilot": 16, "held_out": 400},  # 16 GB, which has no bfloat16; not measured yet
     "24gb": USUAL | {"model": QWEN, "tasks": "stories", "steps": 100, "hack_steps": 40, "prompts": 16, "at_once": 4, "room": 256, "dtype": "bfloat16", "lr": 2e-6, "inner_epochs": 2, "pilot": 32, "held_out": 400},  # not measured yet
     "80gb": USUAL | {"model": QWEN, "tasks": "stories", "steps": 300, "hack_steps": 60, "prompts": 32, "answers": 16, "at_once": 16, "room": 256, "dtype": "bfloat16", "lr": 2e-6, "inner_epochs": 2, "pilot": 32, "held_out": 800},  # not measured yet
@@ -458,9 +459,17 @@ arrives("grpo_objective", "a small batch (loss, policy_loss, kl, clip_fraction)"
 # - "have all ended?" makes the program wait until the GPU has caught up. Asked after every token it would cost more than the token, so on a GPU it is asked every 16 tokens.
 
 # %% given sampling
+PAST = "cache" if "cache" in inspect.signature(base.forward).parameters else "past_key_values"  # transformers gave it another name
+
+
 def precision():
     """Products of matrices in bfloat16 where the settings say so."""
     return torch.autocast(run["device"], dtype=torch.bfloat16, enabled=run["dtype"] == "bfloat16")
+
+
+def read(model, tokens, mask, place, past, **options):
+    """Reads new tokens [N, T] at their positions; mask [N, past + T]. What was read is added to the cache `past`."""
+    return model(tokens, attention_mask=mask, position_ids=place, use_cache=True, **{PAST: past}, **options)
 
 
 @torch.no_grad()
@@ -471,8 +480,8 @@ def sample(model, prompts, mask, answers=1, temperature=1.0, room=None, draw=Non
     """
     room, often = room or run["room"], 16 if prompts.is_cuda else 1
     with precision():
-        seen = model(prompts, attention_mask=mask, position_ids=positions(mask), use_cache=True, logits_to_keep=1)
-        past, logits = seen.past_key_values, seen.logits[:, -1].repeat_interleave(answers, 0)
+        past = DynamicCache()
+        logits = read(model, prompts, mask, positions(mask), past, logits_to_keep=1).logits[:, -1].repeat_interleave(answers, 0)
         past.batch_repeat_interleave(answers)
         place = mask.sum(1).repeat_interleave(answers)[:, None]  # of the next token
         mask = torch.cat([mask.repeat_interleave(answers, 0), mask.new_ones(len(logits), room)], 1)
@@ -488,8 +497,7 @@ def sample(model, prompts, mask, answers=1, temperature=1.0, room=None, draw=Non
             done = done | (token == END)
             if t + 1 == room or ((t + 1) % often == 0 and done.all()):
                 break
-            seen = model(token[:, None], attention_mask=mask[:, : prompts.shape[1] + t + 1], position_ids=place + t, past_key_values=past, use_cache=True)
-            logits = seen.logits[:, -1]
+            logits = read(model, token[:, None], mask[:, : prompts.shape[1] + t + 1], place + t, past).logits[:, -1]
     return torch.stack(written, 1)
 
 
@@ -514,14 +522,14 @@ def hidden_states(model, prompts, prompt_mask, written):
     The prompts are read once; the last state of each chose the first token of its answers. Same mask and positions as in `sample`.
     """
     answers = len(written) // len(prompts)
-    seen = model.base_model(prompts, attention_mask=prompt_mask, position_ids=positions(prompt_mask), use_cache=True)
-    first, past = seen.last_hidden_state[:, -1:].repeat_interleave(answers, 0), seen.past_key_values
+    past = DynamicCache()
+    first = read(model.base_model, prompts, prompt_mask, positions(prompt_mask), past).last_hidden_state[:, -1:].repeat_interleave(answers, 0)
     past.batch_repeat_interleave(answers)
     mask = prompt_mask.repeat_interleave(answers, 0)
     mask = torch.cat([mask, mask.new_ones(written.shape[0], written.shape[1] - 1)], 1)
     if written.shape[1] == 1:
         return first
-    rest = model.base_model(written[:, :-1], attention_mask=mask, position_ids=positions(mask)[:, prompts.shape[1] :], past_key_values=past, use_cache=True)
+    rest = read(model.base_model, written[:, :-1], mask, positions(mask)[:, prompts.shape[1] :], past)
     return torch.cat([first, rest.last_hidden_state], 1)
 
 
@@ -578,8 +586,8 @@ gallery(base, some)
 # ## Which questions are in reach?
 #
 # A group whose answers all earn the same has advantages of 0 and teaches nothing (notebook 1 called it a zero-variance group, here dead group). So before the run we measure:
-# a few questions of each kind, a group of answers to each, and the share of groups without variance. A kind is **in reach** where at most half of
-# the groups are dead, and the run trains on these kinds. The choice is made by kind, on questions of the training part. To choose single questions by
+# a few questions of each kind, a group of answers to each, and the share of groups without variance. A kind is **in reach** where at most seven in ten
+# groups are dead, and the run trains on these kinds. The choice is made by kind, on questions of the training part. To choose single questions by
 # how they were answered would be easier, and the held-out ones could then not be chosen alike.
 #
 # **Guess** which of the kinds will be in reach, and what would happen to a run on the others.
@@ -597,21 +605,26 @@ def dead(groups):
     return (groups == groups[:, :1]).all(1)
 
 
-def kinds_in_reach(rewards, most=0.5):
+def kinds_in_reach(rewards, most=0.7):
     """{kind: rewards [B, G]} -> the kinds with at most this share of dead groups; the one with the fewest where there is none."""
     share = {kind: dead(groups).float().mean().item() for kind, groups in rewards.items()}
     return [kind for kind in share if share[kind] <= most] or [min(share, key=share.get)]
 
 
+def questions_of(kinds):
+    """Questions to train on and held-out ones."""
+    return [q for kind in kinds for q in draw_questions(kind, 400, held_out=False)], [q for kind in kinds for q in draw_questions(kind, math.ceil(run["held_out"] / len(kinds)), held_out=True)]
+
+
 began = time.perf_counter()
+POOL, HELD_OUT = questions_of(list(KINDS[run["tasks"]]))  # until it is measured
 pilot = {kind: group_rewards(base, draw_questions(kind, run["pilot"], held_out=False), run["answers"], paid, run["seed"]) for kind in KINDS[run["tasks"]]}
 REACH = kinds_in_reach(pilot)
 for kind, groups in pilot.items():
     print(f"{kind:20} right {groups.mean().item():.2f}   dead groups {dead(groups).float().mean().item():.2f}   {'in reach' if kind in REACH else ''}")
 if all(dead(groups).all() for groups in pilot.values()):
     print("Every group is dead: with this model there is nothing to learn from, and the run below can only show that its parts fit.")
-POOL = [q for kind in REACH for q in draw_questions(kind, 400, held_out=False)]
-HELD_OUT = [q for kind in REACH for q in draw_questions(kind, math.ceil(run["held_out"] / len(REACH)), held_out=True)]
+POOL, HELD_OUT = questions_of(REACH)
 print(f"{len(POOL)} questions to train on, {len(HELD_OUT)} held out; {time.perf_counter() - began:.0f} s")
 
 # %% [markdown]
@@ -681,7 +694,7 @@ class Live:
 
     def show(self, history):
         row = history[-1]
-        print(f"{self.title} {row['step']:>3}/{self.steps}  paid {row['paid']:.2f}  independent {row['independent']:.2f}  tagged {row['tagged']:.2f}  dead {row['dead']:.2f}  kl {row['kl']:.3f}  length {row['length']:.1f}  {row['seconds']:.0f} s  {row['memory']:.1f} GB", flush=True)
+        print(f"{self.title} {row['step']:>3}/{self.steps}  reward {row['reward']:.2f}  paid {row['paid']:.2f}  independent {row['independent']:.2f}  tagged {row['tagged']:.2f}  dead {row['dead']:.2f}  kl {row['kl']:.3f}  length {row['length']:.1f}  {row['seconds']:.0f} s  {row['memory']:.1f} GB", flush=True)
         if IN_NOTEBOOK:
             draw_curves(self.axes, history)
             if self.picture is None:
@@ -754,7 +767,7 @@ def train(policy, title, steps, reward=paid, pool=None, lr=None, beta=None, seed
     return history
 
 # %% show the_run
-policy = copy.deepcopy(base)
+policy, history = copy.deepcopy(base), []
 history = train(policy, "the run", run["steps"])
 
 # %% show gallery_after
@@ -860,7 +873,7 @@ print("\n".join(read_curves(history)) or "Nothing in these curves looks ill.")
 # %% show hacked
 def lenient(texts, answers):
     """Pays wherever the right number stands. Somebody meant well."""
-    return [float(re.search(rf"(?<!\d){answer}(?!\d)", text) is not None) for text, answer in zip(texts, answers)]
+    return [float(answer in text) for text, answer in zip(texts, answers)]
 
 
 fooled = copy.deepcopy(base)

@@ -1,5 +1,9 @@
-"""A kernel that sees what a learner's platform has: torch, numpy, matplotlib, Jupyter; no other package, no network, nothing of ours."""
+"""A kernel that sees what a learner's platform has: torch, numpy, matplotlib, Jupyter; no other package, no network, nothing of ours.
 
+The environment variable ALSO names packages that a notebook needs besides.
+"""
+
+import os
 import re
 import socket
 import sys
@@ -26,7 +30,7 @@ class Absent:
     """Makes every package that the learner does not have impossible to import."""
 
     def __init__(self):
-        allowed = with_requirements(["ipykernel", "torch", "numpy", "matplotlib"])
+        allowed = with_requirements(["ipykernel", "torch", "numpy", "matplotlib", *os.environ.get("ALSO", "").split()])
         theirs = {top: {d.lower().replace("_", "-") for d in ds} for top, ds in packages_distributions().items()}
         self.absent = {top for top, ds in theirs.items() if not ds & allowed and top not in sys.stdlib_module_names} | {"grader"}
 

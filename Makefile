@@ -10,12 +10,12 @@ export OMP_NUM_THREADS ?= 1
 learn: $(VENV)/ready
 	$(BIN)/jupyter lab --port=$(PORT) --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: $(VENV)/ready
+test: $(VENV)/lm
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser
 
-thorough: $(VENV)/ready
+thorough: $(VENV)/lm
 	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser -m thorough
 	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax --ignore=solutions/05_language_model.ipynb solutions
 	for kernel in default avx2; do ATEN_CPU_CAPABILITY=$$kernel $(BIN)/pytest -m "training and not thorough" tests/course || exit; done
@@ -36,6 +36,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name another with PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev]'
+	touch $@
+
+$(VENV)/lm: $(VENV)/ready # what notebook 5 needs besides; reasoning-gym builds a package of its own, with a C compiler and Python's headers
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[lm]'
 	touch $@
 
 .PHONY: learn test thorough demo release bench browser

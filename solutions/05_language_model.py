@@ -829,7 +829,7 @@ print("difference {:+.2f}, 95 % interval {:+.2f} to {:+.2f}".format(*gain(right[
 # questions gave .13 before and .34 after (the next cell prints it): what is learnt first is to do reliably what the greedy answer could do before.
 #
 # The curve of that run is worth a look, because it misleads. Its steps earned .14, .20, .25, .14, .19, .38, .42, .50, .34, .22, .19, .00, .25 and .17: up, and then down again? With eight questions a step
-# the mixture decides. Steps 11 to 14 happened to draw not one of the sums of two digits, and .17 to .25 on sums of three is twice what the model could do before. Whoever had
+# the mixture decides. Steps 11 to 14 happened to draw not one of the sums of two digits, and on those of three their mean of .15 is more than the .10 of before. Whoever had
 # judged by the reward would have turned down the learning rate. Two remedies: larger batches, or the same number of questions of each kind in every step.
 #
 # ## What the independent verifier and the curves say

@@ -120,7 +120,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> int:
-    course = [notebook.with_seed(options.seed) for notebook in read_course(ROOT / "solutions")]
+    everything = read_course(ROOT / "solutions")
+    course = [notebook.with_seed(options.seed) for notebook in everything if notebook.graded]
+    ungraded = {notebook.name for notebook in everything if not notebook.graded}
     path: Path = options.path
     if not path.exists():
         return _refuse(f"{path}: no such file or folder")
@@ -132,6 +134,9 @@ def _check(options: argparse.Namespace) -> int:
     results, status = [], 0
     with Judge(allow_no_jail=options.no_jail) as judge:
         for file in files:
+            if file.stem in ungraded:
+                print(f"{file}: nothing to check, this notebook has no points", file=sys.stderr)
+                continue
             try:
                 result = judge.judge(read_submission(file.read_bytes(), file.name, course))
             except (Unreadable, OSError) as e:

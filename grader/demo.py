@@ -44,7 +44,7 @@ def demonstrate(folder: Path) -> int:
         print(f"demo: {folder} exists and holds no demo; name another folder", file=sys.stderr)
         return 2
     shutil.rmtree(folder, ignore_errors=True)
-    course = read_course(ROOT / "solutions")
+    course = [notebook for notebook in read_course(ROOT / "solutions") if notebook.graded]
     write_hand_ins(folder / "hand-ins", course)
     hand_ins, cls = str(folder / "hand-ins"), str(folder / "class")
     for step in (["check", hand_ins], ["new", cls], ["collect", cls, hand_ins], ["grade", cls], ["report", cls]):

@@ -7,7 +7,8 @@ import pytest
 
 from grader.course.source import ROOT, Notebook, read_course
 
-COURSE = read_course(ROOT / "solutions")
+EVERY_NOTEBOOK = read_course(ROOT / "solutions")
+COURSE = [notebook for notebook in EVERY_NOTEBOOK if notebook.graded]
 
 
 def pytest_collection_modifyitems(items):

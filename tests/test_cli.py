@@ -11,10 +11,11 @@ import pytest
 from grader import cli
 from grader.cli import main
 from grader.course.build import to_text
+from grader.course.source import ROOT
 from grader.demo import write_hand_ins
 from grader.feedback.release import answered
 from grader.mistakes import versions
-from tests.conftest import COURSE
+from tests.conftest import COURSE, EVERY_NOTEBOOK
 
 NOTEBOOK = COURSE[1]
 VERDICT = {"exercise", "check", "title", "points", "max_points", "passed", "message", "mistake"}
@@ -41,6 +42,12 @@ def test_json_is_an_object_for_a_notebook(hand_ins, capsys):
     assert all(check.keys() == VERDICT for check in result["checks"])
     assert result["points"] == result["max_points"] == sum(c.points for c in NOTEBOOK.of_kind("check"))
     assert [c["check"] for c in result["checks"] if c["points"] is None] == [c.name for c in NOTEBOOK.of_kind("answer")]
+
+
+def test_a_notebook_without_points_is_passed_over(capsys):
+    (ungraded,) = [notebook for notebook in EVERY_NOTEBOOK if not notebook.graded]
+    status, out, err = run(capsys, "check", ROOT / f"notebooks/{ungraded.name}.ipynb")
+    assert (status, out) == (0, "") and err.endswith("05_language_model.ipynb: nothing to check, this notebook has no points\n")
 
 
 def test_json_is_a_list_for_a_folder_and_the_table_says_what_failed(hand_ins, capsys):

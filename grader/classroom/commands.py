@@ -81,7 +81,7 @@ def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
         with cls.exclusive_lock():
             keep_tables(cls.own)
             seed = secrets.randbelow(2**31)
-            graded = [notebook for notebook in course if notebook.of_kind("check")]
+            graded = [notebook for notebook in course if notebook.graded]
             for notebook, following in zip(graded, [nb.name for nb in graded[1:]] + [""], strict=True):
                 source = cls.source(notebook.name)
                 if not source.exists():

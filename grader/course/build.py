@@ -20,13 +20,17 @@ STEPS = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeCheck
 
 
 def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
-    """The nbgrader source of a notebook, answers and hidden tests in it. feedback: the source of its feedback cell."""
+    """The nbgrader source of a notebook, answers and hidden tests in it. feedback: the source of its feedback cell.
+
+    A notebook that is not graded has none of the cells about checks, points and handing in.
+    """
     words = {"name": notebook.name, "launch": _launch(notebook.name)}
+    launch = _cell(MACHINERY, "opening", words["launch"], markdown=True)
     opening, closing = (
         _cell(MACHINERY, name, (ROOT / "solutions" / f"{name}.md").read_text(encoding="utf-8").format(**words), markdown=True)
         for name in ("opening", "closing")
     )
-    speaks = _folded(_cell(MACHINERY, "feedback", feedback))
+    speaks, score = _folded(_cell(MACHINERY, "feedback", feedback)), _cell(MACHINERY, "score", MACHINERY_SOURCES["score"])
     first, *rest = [
         _cell(cell.kind, cell.name, cell.source, id=id, markdown=cell.markdown, points=cell.points) for cell, id in _ids(notebook)
     ]
@@ -35,7 +39,7 @@ def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
             check.source = check.source.replace("# ", "# @title ", 1)
             _folded(check)
     return new_notebook(
-        cells=[first, opening, speaks, *rest, closing, _cell(MACHINERY, "score", MACHINERY_SOURCES["score"])],
+        cells=[first, opening, speaks, *rest, closing, score] if notebook.graded else [first, launch, *rest],
         metadata={
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},

@@ -86,6 +86,11 @@ class Notebook:
     def of_kind(self, *kinds: str) -> list[Cell]:
         return [cell for cell in self.cells if cell.kind in kinds]
 
+    @property
+    def graded(self) -> bool:
+        """Whether there is anything to hand in. A notebook without checks is built and read, and belongs to no class."""
+        return bool(self.of_kind("check"))
+
     @functools.cached_property
     def exercises(self) -> tuple[Exercise, ...]:
         """In their order; those without a check (brought functions) too."""

@@ -49,14 +49,14 @@ def read_submission(data: bytes, filename: str, course: Sequence[Notebook]) -> S
 
 def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> Notebook:
     """The notebook that was handed in: by its metadata, its grade ids, its cell ids, its functions, its file's name."""
-    functions = {name for cell in raw.cells if cell.code for name in defines(cell.source)}
-    grade_ids = {name for cell in raw.cells for name in (cell.identity.grade_id, cell.identity.name)}
-    cell_ids = {cell.identity.cell_id for cell in raw.cells}
 
     def evidence(nb: Notebook, *brought: str) -> tuple[int, int, int]:
+        cells = [cell for cell in raw.cells if brought or cell.identity.kind != "bring"]
         graded = {cell.name for cell in nb.of_kind("solution", "check", "answer", *brought)}
         written = {cell.name for cell in nb.of_kind("solution", *brought)}
-        return len(graded & grade_ids), len(graded & cell_ids), len(written & functions)
+        functions = {name for cell in cells if cell.code for name in defines(cell.source)}
+        grade_ids = {name for cell in cells for name in (cell.identity.grade_id, cell.identity.name)}
+        return len(graded & grade_ids), len(graded & {cell.identity.cell_id for cell in cells}), len(written & functions)
 
     candidates = [nb for nb in course if any(evidence(nb))]  # what was brought from an earlier notebook is no reason by itself
     if not candidates:

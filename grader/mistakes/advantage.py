@@ -557,7 +557,7 @@ def in_stds(r, eps):
 def sample_std(rewards, group_ids, eps=1e-6):
     """The sum of squares was divided by G - 1: the sample std, TRL's and verl's convention but not this course's.
 
-    Hint: There are two conventions for the std. Which one does the card above the exercise choose, and which does torch.std take by default?
+    Hint: There are two conventions for the std. Which does the card above the exercise choose, and which does torch.std take by default?
     """
     return by_group(rewards, group_ids, lambda r: (r - r.mean()) / r.std(unbiased=len(r) > 1).clamp_min(eps))
 

@@ -19,7 +19,7 @@ from grader.classroom.similarity import alike
 from grader.feedback import table
 from grader.feedback.table import fingerprints
 from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
-from tests.conftest import COURSE
+from tests.conftest import COURSE, EVERY_NOTEBOOK
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 STUDENTS = {"anna": {}, "王小明": {"double": PLUS_ONE}, "=HYPERLINK(1)": {"double": "def double(x):\n    return x.tolist()"}}
@@ -92,7 +92,8 @@ def test_a_new_class_has_one_secret_seed_in_its_sources_and_none_in_what_is_rele
 def test_what_known_mistakes_give_is_worked_out_once_a_class(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "_kept", None)
     table._of_exercise.cache_clear()
-    new(tmp_path / "autumn", COURSE[:1], say=lambda line: None)
+    new(tmp_path / "autumn", [COURSE[0], *(notebook for notebook in EVERY_NOTEBOOK if not notebook.graded)], say=lambda line: None)
+    assert [path.name for path in (tmp_path / "autumn/release").iterdir()] == [COURSE[0].name], "what is not graded is not handed out"
     known = fingerprints(COURSE[0])
     table._of_exercise.cache_clear()  # as in another process
     monkeypatch.setattr(table, "_worked_out", None)

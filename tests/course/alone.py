@@ -1,5 +1,9 @@
-"""A kernel that sees what a learner's platform has: torch, numpy, matplotlib, Jupyter; no other package, no network, nothing of ours."""
+"""A kernel that sees what a learner's platform has: torch, numpy, matplotlib, Jupyter; no other package, no network, nothing of ours.
 
+The environment variable ALSO names packages that a notebook needs besides.
+"""
+
+import os
 import re
 import socket
 import sys
@@ -25,7 +29,7 @@ def with_requirements(names):
 
 def absent():
     """The top-level names of all packages that the learner does not have."""
-    allowed = with_requirements(["ipykernel", "torch", "numpy", "matplotlib"])
+    allowed = with_requirements(["ipykernel", "torch", "numpy", "matplotlib", *os.environ.get("ALSO", "").split()])
     theirs = {top: {d.lower().replace("_", "-") for d in ds} for top, ds in packages_distributions().items()}
     return {top for top, ds in theirs.items() if not ds & allowed and top not in sys.stdlib_module_names} | {"grader"}
 

@@ -14,9 +14,9 @@ from grader.cli import main
 from grader.course.build import learner_notebook
 from grader.course.source import HIDDEN, ROOT, SOLUTION
 from grader.feedback.release import answer_key, differences, feedback_text, released
-from tests.conftest import COURSE
+from tests.conftest import COURSE, EVERY_NOTEBOOK
 
-of_notebooks = pytest.mark.parametrize("source", COURSE, ids=lambda nb: nb.name)
+of_notebooks = pytest.mark.parametrize("source", EVERY_NOTEBOOK, ids=lambda nb: nb.name)
 
 
 @pytest.fixture
@@ -78,6 +78,14 @@ def test_the_notebook_is_valid_and_every_name_is_kept(source, learner):
 def test_the_points_of_the_course(name, points):
     (notebook,) = [nb for nb in COURSE if nb.name == name]
     assert sum(c.points for c in notebook.cells) == points
+
+
+def test_a_notebook_without_checks_says_nothing_of_points_and_handing_in():
+    (source,) = [notebook for notebook in EVERY_NOTEBOOK if not notebook.graded]
+    learner = learner_notebook(answer_key(source))
+    assert [c.id for c in learner.cells if c.metadata.grader.kind == "machinery"] == ["opening"]
+    assert "hand in the" not in "".join(c.source for c in learner.cells).lower()
+    assert any("Colab" in c.source for c in learner.cells)
 
 
 @pytest.mark.training

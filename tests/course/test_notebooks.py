@@ -15,12 +15,13 @@ from grader.feedback.release import answered
 from tests.conftest import COURSE
 
 
-def run_alone(nb, folder):
-    """Executes a copy of the notebook in an empty folder, in a kernel that has torch, numpy and matplotlib only."""
+def run_alone(nb, folder, *also):
+    """Executes a copy of the notebook in an empty folder, in a kernel that has torch, numpy, matplotlib and the packages in `also` only."""
     kernel = folder / ".kernel" / "alone"
     kernel.mkdir(parents=True)
     argv = [sys.executable, str(Path(__file__).with_name("alone.py")), "-f", "{connection_file}"]
-    (kernel / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "alone", "language": "python"}))
+    spec = {"argv": argv, "display_name": "alone", "language": "python", "env": {"ALSO": " ".join(also)}}
+    (kernel / "kernel.json").write_text(json.dumps(spec))
     manager = AsyncKernelManager(kernel_name="alone", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(kernel.parent)]))
     work = folder / "empty"
     work.mkdir()

@@ -8,9 +8,12 @@ from unittest.mock import MagicMock
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
+from grader.course.build import to_text
 from grader.course.trusted import failure
+from grader.feedback.release import answered
 from grader.intake.match import Unreadable, read_submission
 from grader.intake.static_analysis import additions, defines, effort, overwrites, parsed
+from tests.conftest import COURSE, EVERY_NOTEBOOK
 from tests.intake.submissions.mangled import MENDED, REFUSED, as_bytes, code, edit, find, insert_after, source, without_metadata
 from tests.intake.submissions.toy import ANSWERS, open_file, solved, toy_course
 
@@ -50,6 +53,13 @@ def points(submission):
             except (Exception, SyntaxError):  # what a learner's cell raises concerns that cell alone
                 continue
     return {c.name: c.points for c in submission.notebook.of_kind("check") if failure(c, names)[0] is None}
+
+
+def test_a_notebook_that_is_not_graded_is_no_hand_in_of_those_whose_functions_it_brings():
+    (ungraded,) = [notebook for notebook in EVERY_NOTEBOOK if not notebook.graded]
+    assert {c.name for c in ungraded.of_kind("bring")} & {c.name for notebook in COURSE for c in notebook.of_kind("solution")}
+    with pytest.raises(Unreadable, match="it holds none of the exercises of 01_advantage"):
+        read_submission(to_text(answered(ungraded)).encode(), f"{ungraded.name}.ipynb", COURSE)
 
 
 def test_a_clean_hand_in_is_read_without_a_note(file, course):

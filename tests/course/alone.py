@@ -3,6 +3,7 @@
 import re
 import socket
 import sys
+from importlib.machinery import PathFinder
 from importlib.metadata import distribution, packages_distributions
 
 
@@ -22,17 +23,21 @@ def with_requirements(names):
     return found
 
 
-class Absent:
-    """Makes every package that the learner does not have impossible to import."""
+def absent():
+    """The top-level packages here that the learner does not have."""
+    allowed = with_requirements(["ipykernel", "torch", "numpy", "matplotlib"])
+    theirs = {top: {d.lower().replace("_", "-") for d in ds} for top, ds in packages_distributions().items()}
+    return {top for top, ds in theirs.items() if not ds & allowed and top not in sys.stdlib_module_names} | {"grader"}
 
-    def __init__(self):
-        allowed = with_requirements(["ipykernel", "torch", "numpy", "matplotlib"])
-        theirs = {top: {d.lower().replace("_", "-") for d in ds} for top, ds in packages_distributions().items()}
-        self.absent = {top for top, ds in theirs.items() if not ds & allowed and top not in sys.stdlib_module_names} | {"grader"}
 
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in self.absent:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+class Present(PathFinder):
+    """Finds what the learner has. To whoever asks for another package it is simply not there, as on the learner's platform."""
+
+    absent = absent()
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in cls.absent else super().find_spec(name, path, target)
 
 
 def no_network(host, *args, look_up=socket.getaddrinfo):
@@ -43,7 +48,7 @@ def no_network(host, *args, look_up=socket.getaddrinfo):
 
 if __name__ == "__main__":
     sys.path[:] = [p for p in sys.path if p != sys.path[0]]
-    sys.meta_path.insert(0, Absent())
+    sys.meta_path[:] = [Present if finder is PathFinder else finder for finder in sys.meta_path]
     socket.getaddrinfo = no_network
     from ipykernel.kernelapp import launch_new_instance
 

@@ -108,8 +108,8 @@ print(f"{run['preset']} on {run['device']}, torch {torch.__version__}")
 # 7+0+5+9=<think>07,12,21</think><answer>21</answer>
 # ```
 #
-# It reads and writes characters; each of the four tags is a single token, and `</answer>` ends the text. That makes 18
-# tokens in all. Of 10,000 prompts (all there are of four digits), about 500 are kept for watching the run and another 500 or so
+# It reads and writes characters; each of the four tags is a single token, and `</answer>` ends the text. With one
+# for padding that makes 18 tokens in all. Of 10,000 prompts (all there are of four digits), about 500 are kept for watching the run and another 500 or so
 # for the final verdict; the model never trains on either.
 #
 # All prompts are equally long. That saves this notebook what a real one needs: prompts of different lengths are padded on the
@@ -741,7 +741,7 @@ expected = torch.tensor([[[-0.7677, -2.1041]], [[-0.2007, -6.1291]]])
 given = [logits.clone(), logits.clone()]
 got = [token_log_probs(given[k], tokens.clone(), temperature=temperature) for k, temperature in enumerate((2.0, 0.5))]
 for temperature, mine, right in zip((2, 0.5), got, expected):
-    assert torch.is_tensor(mine) and mine.shape == (1, 2), "expected a tensor of shape [1, 2]"
+    assert torch.is_tensor(mine) and mine.shape == (1, 2), f"expected a tensor of shape [1, 2], got {list(mine.shape) if torch.is_tensor(mine) else type(mine).__name__}"
     assert torch.allclose(mine, right, atol=2e-4), f"at a temperature of {temperature} expected {[round(x, 4) for x in right[0].tolist()]}, got {[round(x, 4) for x in mine[0].tolist()]}. What does the temperature divide, and before which step?"
 got = given  # as it is afterwards
 assert all(torch.equal(x, logits) for x in got), f"the logits that came in were changed, to {[[round(x, 4) for x in row] for row in got[0][0].tolist()]}: which line writes into them?"
@@ -762,7 +762,7 @@ for temperature in (0.5, 1.0, 1.7, 3.0):
 logits = torch.tensor([[[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]], [[3.0, 0.0, -1.0], [0.5, 0.0, 0.0]]], requires_grad=True)
 tokens = torch.tensor([[2, 0], [1, 2]])
 got = token_log_probs(logits, tokens.clone())
-assert torch.is_tensor(got) and got.shape == (2, 2), "expected a tensor of shape [2, 2]"
+assert torch.is_tensor(got) and got.shape == (2, 2), f"expected a tensor of shape [2, 2], got {list(got.shape) if torch.is_tensor(got) else type(got).__name__}"
 assert got.requires_grad, "no gradient flows from the log-probabilities to the logits: nothing could be learnt from them"
 got.sum().backward()
 got = logits.grad
@@ -860,7 +860,7 @@ print("ratio of the third token, drawn over model:", {name: round((q[2] / p[2]).
 # | in | shape | meaning |
 # |---|---|---|
 # | `tokens` | `[N, T]`, integers | the answers alone, without their prompts |
-# | `eos_id` | int | the token that ends an answer |
+# | `eos_id` | int | the token that ends an answer (EOS: end of sequence; ours is `</answer>`) |
 #
 # Returns `[N, T]`: 1 (or True) for tokens that belong to the answer, 0 (or False) for those after its end. With an EOS of 9:
 # `[4, 9, 0]` gives `[1, 1, 0]`.
@@ -1028,6 +1028,7 @@ def tokenised(texts, length):
 
 def entry(batch, name, *shape):
     """An entry of a batch, if it is a tensor of this shape."""
+    assert batch, "collect gave back no dict. Is a return missing?"
     value = batch.get(name)
     assert torch.is_tensor(value), f"batch[{name!r}] is {'missing' if value is None else type(value).__name__}; expected a tensor of shape {list(shape)}"
     assert value.shape == shape, f"batch[{name!r}] has shape {list(value.shape)}, expected {list(shape)}"
@@ -1056,9 +1057,12 @@ def tiny_rollout(prompts, answers, written=None, temperature=None, whole=False, 
         return tokens
 
     def pay(texts, right):
+        if isinstance(texts, str):
+            raise TypeError("reward was given one text; it wants the list of all texts and the list of all right answers")
         told["texts"] += list(texts)
         told["answers"] += list(right)
-        return [int(a) + len(t) if whole else 0.01 * int(a) + len(t) for t, a in zip(texts, right)]
+        numbers = [int(a) if str(a).isdecimal() else 0 for a in right]
+        return [a + len(t) if whole else 0.01 * a + len(t) for t, a in zip(texts, numbers)]
 
     try:
         sample = recorded
@@ -1102,13 +1106,14 @@ sums = [str(sum(map(int, text[:-1].split("+")))) for text in decode(prompts) for
 texts = [text.replace("<pad>", "") for text in decode(WRITTEN)]
 told = tiny_rollout(prompts, 2, WRITTEN)
 got = [told["answers"], told["batch"].get("rewards")]
+assert told["texts"], "collect did not call `reward`, the function that came: what it pays is what counts"
 for i, mine in enumerate(told["texts"]):
     assert i < 6 and mine == texts[i], f"text {i} that reward was given is {mine!r}, expected {texts[i] if i < 6 else 'none: there are 6'!r}. The answers alone, decoded, in their order"
 for i, mine in enumerate(told["answers"]):
     assert i < 6 and mine == sums[i], f"right answer {i} that reward was given is {mine!r}, expected {sums[i] if i < 6 else 'none: there are 6'!r}, as text: the total of the prompt of answer {i}"
 rewards = entry(told["batch"], "rewards", 6)
 for i, (mine, text, right) in enumerate(zip(rewards.tolist(), texts, sums)):
-    assert abs(mine - 0.01 * int(right) - len(text)) < 1e-4, f"the reward of answer {i} is {mine:.2f}, but {0.01 * int(right) + len(text):.2f} was paid for it"
+    assert abs(mine - 0.01 * int(right) - len(text)) < 1e-4, f"the reward of answer {i} is {mine:.2f}, but {0.01 * int(right) + len(text):.2f} is what `reward` paid for it"
 got = tiny_rollout(prompts[:2], 3, WRITTEN, whole=True)["batch"]  # a reward may pay whole numbers
 rewards = entry(got, "rewards", 6)
 assert rewards.is_floating_point(), f"where the reward pays whole numbers batch['rewards'] is of {rewards.dtype}, expected floats: integers have no mean"
@@ -1168,6 +1173,7 @@ for temperature in (0.7, None):
     assert count == 6, f"for 3 prompts with 2 answers each {count} answers were sampled, expected 6: those that are paid are those that are learnt from"
     given, tokens = torch.cat([F.pad(t, (0, PROMPT + ROOM - t.shape[1]), value=PAD) for t in told["sampled"]]), told["batch"].get("tokens")
     got = [told["asked"], tokens]
+    assert told["batch"], "collect gave back no dict. Is a return missing?"
     assert torch.is_tensor(tokens) and tokens.shape[0] == 6 and torch.equal(tokens, given[:, : tokens.shape[1]]), "batch['tokens'] are not those that sample gave"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
@@ -1399,6 +1405,8 @@ def reached_objective(told, update, expected, mask, by="log_probs_new"):
     whole = {name: torch.cat([call[name] for call in calls]) for name in ROWS}
     count = len(whole["advantages"])
     assert count == len(mask), f"{count} answers reached grpo_objective in an inner epoch, expected all {len(mask)}"
+    for name in {by, "mask"}:
+        assert whole[name].shape == mask.shape, f"{name} of shape {list(whole[name].shape)} reached grpo_objective, expected {list(mask.shape)}: one for each token of the answers, with none cut off"
     far = torch.cdist(torch.where(mask, expected, 0.0), torch.where(whole["mask"].bool(), whole[by], 0.0))
     order = far.argmin(1)
     if len(set(order.tolist())) == count and (far.amin(1) < 1e-3).all():
@@ -1410,8 +1418,9 @@ def handed_on(told):
     """Looks whether the metrics that came back are those that grpo_objective gave, where it was called once for the last update."""
     calls = [call for call in told["objective"] if call["updates"] == told["updates"] - 1]
     kl = told["metrics"][-1].get("kl", math.nan)
+    assert told["metrics"][-1], "grpo_step returned no metrics: expected the dict that grpo_objective gave in the last inner epoch. Is a return missing, or is it the loss that comes back?"
+    assert math.isfinite(kl), "the metrics that grpo_step returned have no entry 'kl', or one that is not finite"
     assert len(calls) != 1 or abs(kl - calls[0]["kl"]) < 1e-5, f"grpo_step returned metrics with a kl of {kl:.4f}; grpo_objective gave {calls[0]['kl']:.4f} in the last inner epoch"
-    assert math.isfinite(kl), "grpo_step returned no metrics with an entry 'kl'. Is a return missing?"
     assert not told["overwritten"], f"changed on the way: batch[{told['overwritten'][0]!r}]. Whoever made the batch may still read it"
 
 # %% scenario tiny_training
@@ -1479,6 +1488,7 @@ for rewards, ids in got:
     assert len(rewards) == 10, f"the rewards of {len(rewards)} answers reached group_advantages at a time; expected all 10 of the batch, before anything is split"
     pairs, expected = (sorted(zip(b.tolist(), a.tolist())) for a, b in ((rewards, ids), (batch["rewards"], batch["group_ids"])))
     assert pairs == expected, f"rewards {rewards.tolist()} with ids {ids.tolist()} reached group_advantages; expected {batch['rewards'].tolist()} with {batch['group_ids'].tolist()}"
+got = [list(call[name].shape) for call in told["objective"] for name in ROWS]
 reached = reached_objective(told, 0, policys, batch["mask"])
 got = reached["advantages"]
 assert got.shape == (10,), f"advantages of shape {list(got.shape)} reached grpo_objective, expected [10]"
@@ -1552,7 +1562,7 @@ for k in range(4):
     assert calls, f"grpo_objective was not called in inner epoch {k + 1}: each looks at the policy as it is then"
     old, new = (torch.cat([call[name] for call in calls])[:10].sort(0).values for name in ("log_probs_old", "log_probs_new"))  # in any order of answers
     if k:
-        assert not torch.equal(new, last), f"log_probs_new of inner epoch {k + 1} are those of the epoch before, although the policy moved"
+        assert not torch.equal(new, last), f"log_probs_new of inner epoch {k + 1} are those of the epoch before. Did the update move the policy, and was it asked again?"
         assert torch.allclose(old, constant), f"log_probs_old have a mean of {old.mean():.4f} in inner epoch {k + 1} and of {constant.mean():.4f} in the first: they are those from before the first update, computed once"
     last, constant = new, constant if k else old
 got = told["metrics"]
@@ -1621,11 +1631,11 @@ batches = [tiny_batch(k) | {"mask": torch.ones(10, 4)} for k in (1, 2)]
 told = tiny_training(batches, left_over=1.0, simple=0.5)  # as if somebody had called backward before
 got = told["changes"]
 sizes = [change.norm().item() for change in got]
-assert abs(sizes[0] - 0.0298) < 3e-4, f"with something left in the gradients from before, the first batch moved the policy by {sizes[0]:.4f}, expected 0.0298. When are they set to zero?"
-assert abs(sizes[1] - 0.0327) < 3e-4, f"the second batch moved the policy by {sizes[1]:.4f}, expected 0.0327. Are the gradients of the first still there?"
+assert abs(sizes[0] - 0.0298) < 3e-4, f"with something left in the gradients from before, the first batch moved the policy by {sizes[0]:.4f}, expected 0.0298. If the check before passes: when are they set to zero?"
+assert abs(sizes[1] - 0.0327) < 3e-4, f"the second batch moved the policy by {sizes[1]:.4f}, expected 0.0327. If the check before passes: are the gradients of the first still there?"
 told = tiny_training(batches[:1], inner_epochs=2, simple=0.5)
 got = told["changes"]
-assert abs(got[0].norm() - 0.0592) < 3e-4, f"in two inner epochs one batch moved the policy by {got[0].norm():.4f}, expected 0.0592. Are the gradients of the first epoch still there in the second?"
+assert abs(got[0].norm() - 0.0592) < 3e-4, f"in two inner epochs one batch moved the policy by {got[0].norm():.4f}, expected 0.0592. {'That is one update' if abs(got[0].norm() - 0.0298) < 3e-4 else 'If the check before passes: are the gradients of the first epoch still there in the second?'}"
 got = told["metrics"]
 handed_on(told)
 ### BEGIN HIDDEN TESTS
@@ -1657,7 +1667,7 @@ told = tiny_training([tiny_batch(4) | {"mask": torch.ones(10, 4)}], simple=50.0)
 got = told["changes"]
 size, three, right = got[0].norm(), got[0][-144:-141], torch.tensor([-0.00533, 0.01179, -0.00325])
 assert abs(size - 0.1) < 1e-4, f"with a learning rate of .1 and a huge gradient the policy moved by {size:.4f}, expected 0.1. At which norm is the gradient of all parameters together clipped, and when?"
-assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {[round(x, 5) for x in right.tolist()]}: the direction of the gradient stays as it is"
+assert torch.allclose(three, right, atol=2e-5), f"three parameters of the head moved by {[round(x, 5) for x in three.tolist()]}, expected {[round(x, 5) for x in right.tolist()]}. If the checks before pass: does the direction of the gradient stay as it is?"
 got = told["metrics"]
 handed_on(told)
 ### BEGIN HIDDEN TESTS
@@ -1745,11 +1755,12 @@ assert told_apart == 2
 # ## The run
 #
 # All parts are here: a step of the run draws prompts, calls your `collect`, and hands the batch to your `grpo_step`. That is the loop of `train` below, and there
-# is nothing more to RL. What it writes into the diary is computed beside it. Two entries deserve a word:
+# is nothing more to RL. What it writes into the diary is computed beside it. Three entries deserve a word:
 #
 # - **Two accuracies.** *Sampled* is what the policy does at temperature 1, in training: smooth. *Greedy* is the single most likely
 #   answer on prompts it never trained on: a step, because at some point the most likely first token flips.
 # - **An independent judge.** `solved` shares nothing with your `math_reward`. The reward is what the policy is paid; the judge is what you believe.
+# - **Entropy.** How undecided the policy is about its next token: 0 where one token is certain, largest where all are equally likely.
 #
 # First the machinery (given): plots, a bar of progress, the stop button, a look at the rewards.
 
@@ -1928,7 +1939,7 @@ if history:
         if "greedy" in row and (row["step"] <= 20 or row["step"] % 10 == 0 or row is history[-1]):
             print(f"{row['step']:4}  {row['greedy']:6.2f}  {row['sampled']:7.2f}  {row['thinks']:6.2f}  {row['kl']:4.2f}  {100 * row['clip_fraction']:5.1f} %  {row['dead']:11.2f}")
     most = max(history, key=lambda row: row["clip_fraction"])
-    print(f"Most tokens are clipped at step {most['step']}: {100 * most['clip_fraction']:.1f} %.")
+    print(f"Most tokens are clipped at step {most['step']}: {100 * most['clip_fraction']:.1f} %." if most["clip_fraction"] else "Nothing is clipped.")
 
 # %% [markdown]
 # **What to see.** The sampled curve climbs smoothly; the greedy one, measured every fifth step, stays about where it was for ten steps and is near 1 five steps later, when the
@@ -2067,13 +2078,21 @@ gallery(policy, VERDICT[[7, 77, 177]].to(run["device"]))
 TITLES = {"greedy": "greedy accuracy", "sampled": "sampled accuracy", "thinks": "share that thinks", "kl": "KL (nats per token)", "clip_fraction": "share of clipped tokens", "dead": "share of dead groups", "length": "tokens per answer"}
 
 
+def log_scale(ax):
+    """A logarithmic axis, where there is anything above 0 to draw."""
+    if any(y > 0 for line in ax.lines for y in line.get_ydata()):
+        ax.set_yscale("log")
+
+
 def compare(runs, keys, titles={}, logs=()):
     """The same entries of several diaries, side by side."""
     fig, axes = plt.subplots(1, len(keys), figsize=(3.4 * len(keys), 2.8), squeeze=False)
     for ax, key in zip(axes[0], keys):
         for (name, diary), style in zip(runs.items(), ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))):  # told apart where they coincide
             ax.plot(*series(diary, key), linestyle=style, label=name)
-        ax.set(xlabel="RL step", title=(TITLES | titles).get(key, key), yscale="log" if key in logs else "linear")
+        ax.set(xlabel="RL step", title=(TITLES | titles).get(key, key))
+        if key in logs:
+            log_scale(ax)
         if key in ("greedy", "sampled", "thinks", "dead"):
             ax.set_ylim(-0.03, 1.03)
     fig.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(runs), fontsize=8, frameon=False)
@@ -2093,8 +2112,8 @@ def end(runs):
 
 
 def recorded(what, rows):
-    """Prints what was recorded beforehand on four seeds."""
-    print(f"\nrecorded, {what:32}  seed 0     1     2     3")
+    """Prints what was recorded beforehand on four seeds, with the settings as they came."""
+    print(f"\nrecorded beforehand, with four digits and the laptop's settings:\n{what:44}seed 0     1     2     3")
     for name, values in rows.items():
         print(f"{name:44}" + "".join(f"{v:6.2f}" for v in values))
 
@@ -2443,7 +2462,7 @@ for name, diary, weights, activations in (("GRPO", usual, 5 * one, actor_keeps),
     print(f"{name:6}  {last(diary, 'greedy'):.3f}   {last(diary, 'sampled'):.3f}    {sum(r['seconds'] for r in diary):4.1f}    {weights:5.2f} MiB                  {activations:5.1f} MiB")
 
 # %% [markdown]
-# About the same curve. The critic more than doubles the seconds (your loop over tokens in `gae_advantages` has a share in that) and nearly doubles the memory: the policy counts four times (weights, gradients, Adam's two
+# About the same curve. The critic about doubles the seconds (your loop over tokens in `gae_advantages` has a share in that) and nearly doubles the memory: the policy counts four times (weights, gradients, Adam's two
 # states) and the frozen reference once; PPO has a trained critic on top. No more follows from one easy task and one setting of each: where credit must be given to
 # single steps of long episodes, a critic can do what a group cannot.
 
@@ -2515,7 +2534,7 @@ for name, diary in failures.items():
 # %% show symptoms
 half = max(2, run["experiment_steps"] // 2)
 more = {
-    "a rare reward": train(copy.deepcopy(base), "a rare reward", half, reward=lambda texts, answers: [a * (int(right) > 32) for a, right in zip(accuracy(texts, answers), answers)]),
+    "a rare reward": train(copy.deepcopy(base), "a rare reward", half, reward=lambda texts, answers: [a * (int(right) > 8 * NUMBERS * (10**DIGITS - 1) // 9) for a, right in zip(accuracy(texts, answers), answers)]),
     "beta 10": train(copy.deepcopy(base), "beta = 10", half, beta=10.0),
     "a reward for 18": train(copy.deepcopy(base), "a reward for 18", half, reward=lambda texts, answers: [float(extract_answer(t) == "18") for t in texts], lr=2e-3, beta=0.0),
     "clip .02": train(copy.deepcopy(base), "clip .02, four updates", half, clip_range=0.02, inner_epochs=4),
@@ -2535,7 +2554,9 @@ fig, axes = plt.subplots(2, 4, figsize=(12, 5))
 for ax, (title, curves) in zip(axes.flat, pictures):
     for (name, (diary, key)), style in zip(curves.items(), ("-", "--", ":")):
         ax.plot(*series(diary, key), style, label=name)
-    ax.set(xlabel="RL step", yscale="log" if title[0] in "34" else "linear")
+    ax.set(xlabel="RL step")
+    if title[0] in "34":
+        log_scale(ax)
     ax.set_title(title, fontsize=9)
     ax.legend(fontsize=7, frameon=False)
 axes.flat[7].plot(memory.keys(), memory.values(), "o-")

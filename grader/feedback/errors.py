@@ -55,6 +55,7 @@ def meaning(kind, message, shapes=None, inside=False):
         ("In Python ^ is not a power. Two stars are: 2 ** 3.", "bitwise_xor", "for ^"),
         ("cross_entropy wants the classes on axis 1: which axis of yours is the vocabulary?", "Expected target size"),
         ("Something is None where a value is needed: a return is missing, or a function that may give None gave it.", "NoneType"),
+        ("What is looked for does not stand in the list, and list.index stops there. What should happen then?", "is not in list"),
         ("float was given words. Is it sure, before the conversion, that they are a number?", "could not convert string to float"),
         ("gather wants an index with as many dimensions as what it picks from.", "Index tensor must have the same number of dimensions"),
         ("The index of gather is longer than what it picks from: do both speak of the same tokens?", "Size does not match at dimension"),

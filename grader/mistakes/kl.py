@@ -51,6 +51,36 @@ def k3_wrong_sign_inside(log_probs, ref_log_probs):
 
 
 @mistake("kl_estimates")
+def k3_adds_the_other_ratio(log_probs, ref_log_probs):
+    """The ratio in k3 was policy over reference, with c = 1: its average over the policy's samples is not 1.
+
+    Hint: Sum policy(x) times your ratio over the five tokens. Is it 1? And for the ratio turned round?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, log_ratio + (log_ratio.exp() - 1)
+
+
+@mistake("kl_estimates")
+def k3_subtracts_the_ratio(log_probs, ref_log_probs):
+    """The ratio in k3 was the right one and c was -1: right on average, and still negative for many tokens.
+
+    Hint: At a log-ratio of 0, k1 has slope 1. Which slope has your ratio there, and which c makes the two cancel?
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, log_ratio - (torch.exp(-log_ratio) - 1)
+
+
+@mistake("kl_estimates")
+def k3_subtracts_the_other_ratio(log_probs, ref_log_probs):
+    """The ratio in k3 was policy over reference, with c = -1: flat where the models agree, but at its highest point there.
+
+    Hint: Only one of the two ratios averages to 1 over the policy's samples. Settle that first, then the slopes give c.
+    """
+    log_ratio = log_probs - ref_log_probs
+    return log_ratio, log_ratio**2 / 2, log_ratio - (log_ratio.exp() - 1)
+
+
+@mistake("kl_estimates")
 def k3_without_minus_one(log_probs, ref_log_probs):
     """The -1 is missing from k3.
 

@@ -24,7 +24,6 @@ ELSEWHERE = {  # a heading, without what stands in brackets -> its numbers that 
     "Find the bug 2: `response_ratio`": "20",  # log-ratios may be cut there
     "One ratio per token, or one per answer?": "2025",
     "A price on drifting away": "2020",
-    "What they look like": "1,603",  # one in so many
     "A sum is not a mean": "0.7183",  # the exercise's worked number
     "Dead groups still feel the KL": "2019",
     "Settings": "70 05 92",  # a sum

@@ -1095,9 +1095,9 @@ for n in (1, 3, 4, 7, 20, 60):
 
 # %% check rewards_keep_their_value points=1
 # Rewards of any number type keep their value, and what came in stays as it is.
-order, sorted_rewards, expected = torch.tensor([2, 0, 3, 1]), torch.tensor([3, 0, 2, 7]), torch.tensor([0, 7, 3, 2])
+order, sorted_rewards, expected = torch.tensor([2, 0, 4, 3, 1]), torch.tensor([3, 0, 2, 7, 0]), torch.tensor([0, 0, 3, 7, 2])
 given = sorted_rewards.clone(), order.clone()
-answer = tensor_of_shape(rewards_in_order(*given), (4,), "one reward per answer")
+answer = tensor_of_shape(rewards_in_order(*given), (5,), "one reward per answer")
 changed = not torch.equal(given[0], sorted_rewards), not torch.equal(given[1], order)
 got = answer, changed
 off = first_off(answer, expected, 1e-6)
@@ -1318,6 +1318,10 @@ off = first_off(slopes, expected, 1e-5) or first_off(result, expected * log_prob
 assert not off, f"two answers of four tokens, advantages .5 and -1.5; of the gradient, or of the products, {off}"
 off = first_off(own, per_token * square, 1e-5)
 assert not off, f"one advantage per token, {rounded(per_token)}, log-probs {rounded(square)}: the product at {off}"
+for A in (advantages, advantages[:, None]):  # answers of a single token
+    got = tensor_of_shape(weighted_log_probs(A.clone(), square[:, :1].clone()), (2, 1), f"with advantages {list(A.shape)} and log-probs [2, 1]")
+    off = first_off(got, torch.tensor([[-0.5], [0.75]]), 1e-5)
+    assert not off, f"two answers of one token, advantages {rounded(A)}, log-probs {rounded(square[:, :1])}: the product at {off}"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 15)
 for n, t in ((1, 5), (3, 7), (6, 2), (4, 1), (3, 3)):

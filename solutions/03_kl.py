@@ -1331,10 +1331,19 @@ dirt = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0])
 for shift, name in enumerate(("log_probs_new", "log_probs_old", "ref_log_probs")):
     batch[name] = torch.where(batch["mask"], batch[name], dirt.roll(shift))
     batch[name][3, 1] = (300.0, 0.0, -300.0)[shift]  # finite, but not its exp
-given = {name: x.clone() for name, x in batch.items()}
 new = batch["log_probs_new"].clone().requires_grad_()
-got, metrics = loss_and_metrics(grpo_objective(**given | {"log_probs_new": new.clone()}, beta=0.3))
-assert bool(torch.isfinite(got)), f"the loss is {numbers(got)}: something in the padding reached it"
+given = {name: x.clone() for name, x in (batch | {"log_probs_new": new}).items()}
+got, metrics = loss_and_metrics(grpo_objective(**given, beta=0.3))
+loss, hit = got, []
+for name in ("log_probs_new", "log_probs_old", "ref_log_probs"):  # one kind of dirt, in one place at a time
+    for filling in (math.nan, math.inf, -math.inf, 300.0, -300.0):
+        trial = small_batch()
+        trial[name][~trial["mask"]] = filling
+        hit.append((name, filling, bool(torch.isfinite(loss_and_metrics(grpo_objective(**trial, beta=0.3))[0]))))
+got = [finite for _, _, finite in hit]
+through = [f"{filling} in {name}" for name, filling, finite in hit if not finite]
+assert bool(torch.isfinite(loss)), f"the loss is {numbers(loss)}: something in the padding reached it. One at a time: {', '.join(through) or 'none of them'}"
+got = loss
 assert got.requires_grad, "the loss carries no gradient to log_probs_new: was something detached?"
 told = [got.detach(), *(metrics.get(name) for name in ("policy_loss", "kl", "clip_fraction"))]
 got.backward()
@@ -1346,7 +1355,7 @@ assert close(got[1, :2], [0.2112, -0.0184], 1e-4), f"the gradient in the second 
 got = told
 for value, expected, name in zip(got, (2.977, 0.91, 0.1773, 0.3), ("loss", "policy_loss", "kl", "clip_fraction")):
     assert close(value, expected, 1e-4), f"with NaN and infinity in the padding, {name} is {numbers(value)}; expected {expected}, as without them"
-got = given  # as it is afterwards
+got = {name: x.detach() for name, x in given.items()}  # as it is afterwards
 assert all(torch.equal(got[name].nan_to_num(), batch[name].nan_to_num()) for name in batch), "the padding that came in was overwritten: who else still reads it?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 24)

@@ -1035,6 +1035,12 @@ def entry(batch, name, *shape):
     return value
 
 
+def same_draws(told, seed, temperature):
+    """Whether `sample`, asked for the same in the same order, gives what the scenario told: then it was this policy, temperature and generator."""
+    policy, own = tiny_policy(seed, PROMPT + ROOM), torch.Generator().manual_seed(seed)
+    return all(torch.equal(sample(policy, call["prompts"], call["each"], temperature, own), tokens) for call, tokens in zip(told["asked"], told["sampled"]))
+
+
 WRITTEN = tokenised(["<answer>21</answer>", "<think>07,12</think><answer>12</answer>", "<answer>5</answer>", "1,2,3,4,5,6,", "<think><pad>7</think><answer><pad>30</answer>", "</answer>"], 12)
 
 # %% scenario tiny_rollout
@@ -1052,7 +1058,7 @@ def tiny_rollout(prompts, answers, written=None, temperature=None, whole=False, 
         if written is not None:
             rows = (torch.arange(len(tokens)) + sum(map(len, told["sampled"]))) % len(written)
             tokens = torch.cat([tokens[:, : prompts.shape[1]], written[rows]], 1)
-        told["asked"].append({"the policy": model is policy, "temperature": float(temperature), "the generator": draw is own, "answers": len(tokens)})
+        told["asked"].append({"the policy": model is policy, "temperature": float(temperature), "the generator": draw is own, "answers": len(tokens), "prompts": prompts.clone(), "each": answers})
         told["sampled"].append(tokens.clone())
         return tokens
 
@@ -1084,13 +1090,17 @@ assert batch.get("prompt_length") == PROMPT, f"batch['prompt_length'] is {batch.
 ids = entry(batch, "group_ids", 6)
 same = [[a == b for b in ids.tolist()] for a in ids.tolist()]
 assert same == [[i // 2 == j // 2 for j in range(6)] for i in range(6)], f"with 3 prompts and 2 answers each the group ids are {ids.tolist()}; expected equal ids for rows 0 and 1, for 2 and 3, for 4 and 5, and no others, such as [0, 0, 1, 1, 2, 2]"
-got = tiny_rollout(prompts[:2], 3, WRITTEN)["batch"]
-ids = entry(got, "group_ids", 6).tolist()
-assert ids[0] == ids[1] == ids[2] != ids[3] == ids[4] == ids[5], f"with 2 prompts and 3 answers each the group ids are {ids}; expected for example [0, 0, 0, 1, 1, 1]"
+numbers = torch.arange(NUMBERS) % 10**DIGITS
+prompts = encode(torch.stack([numbers, numbers.flip(0)]))  # two prompts of the same total
+got = tiny_rollout(prompts, 3, WRITTEN)["batch"]
+ids = entry(got, "group_ids", 6)
+assert not ids.is_floating_point(), f"batch['group_ids'] is of {ids.dtype}, expected integers: labels are compared, not measured"
+ids = ids.tolist()
+assert ids[0] == ids[1] == ids[2] != ids[3] == ids[4] == ids[5], f"with the prompts {' and '.join(decode(prompts))} and 3 answers each the group ids are {ids}; expected for example [0, 0, 0, 1, 1, 1]"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED)
 for b, g, room in ((2, 5, 4), (4, 1, 7), (1, 3, 9)):
-    prompts, written = WATCH[torch.randperm(len(WATCH), generator=draw)[:b]], torch.randint(PAD, (b * g, room), generator=draw)
+    prompts, written = WATCH[torch.randperm(len(WATCH), generator=draw)[:b]], torch.randint(EOS, (b * g, room), generator=draw)
     batch = tiny_rollout(prompts, g, written, seed=SEED % 1000)["batch"]
     assert batch["prompt_length"] == PROMPT and batch["tokens"].shape == (b * g, PROMPT + room) and batch["group_ids"].shape == (b * g,)
     for i in range(b * g):
@@ -1105,7 +1115,7 @@ prompts = VERDICT[:3]
 sums = [str(sum(map(int, text[:-1].split("+")))) for text in decode(prompts) for _ in range(2)]
 texts = [text.replace("<pad>", "") for text in decode(WRITTEN)]
 told = tiny_rollout(prompts, 2, WRITTEN)
-got = [told["answers"], told["batch"].get("rewards")]
+got = [told["answers"], told["batch"].get("rewards"), told["batch"].get("tokens")]
 assert told["texts"], "collect did not call `reward`, the function that came: what it pays is what counts"
 for i, mine in enumerate(told["texts"]):
     assert i < 6 and mine == texts[i], f"text {i} that reward was given is {mine!r}, expected {texts[i] if i < 6 else 'none: there are 6'!r}. The answers alone, decoded, in their order"
@@ -1123,7 +1133,7 @@ assert rewards.tolist() == right, f"with 2 prompts and 3 answers each the reward
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 1)
 for b, g, room in ((2, 5, 4), (4, 2, 7), (3, 3, 9)):
-    prompts, written = WATCH[torch.randperm(len(WATCH), generator=draw)[:b]], torch.randint(PAD, (b * g, room), generator=draw)
+    prompts, written = WATCH[torch.randperm(len(WATCH), generator=draw)[:b]], torch.randint(EOS, (b * g, room), generator=draw)
     told = tiny_rollout(prompts, g, written, seed=SEED % 1000)
     rewards = told["batch"]["rewards"]
     assert rewards.is_floating_point() and rewards.shape == (b * g,) and not rewards.requires_grad
@@ -1161,7 +1171,7 @@ for b, g, room in ((2, 5, 9), (4, 2, 7), (3, 4, 16)):
 # The policy is sampled once, at the temperature asked, with the generator that came.
 prompts = VERDICT[:3]
 for temperature in (0.7, None):
-    told = tiny_rollout(prompts, 2, temperature=temperature)
+    told = tiny_rollout(prompts, 2, temperature=temperature, seed=3)
     got = told["asked"]
     asked, right = told["asked"], temperature or 1.0
     assert asked, "collect did not call sample, which is given above"
@@ -1172,18 +1182,21 @@ for temperature in (0.7, None):
     count = sum(call["answers"] for call in asked)
     assert count == 6, f"for 3 prompts with 2 answers each {count} answers were sampled, expected 6: those that are paid are those that are learnt from"
     given, tokens = torch.cat([F.pad(t, (0, PROMPT + ROOM - t.shape[1]), value=PAD) for t in told["sampled"]]), told["batch"].get("tokens")
-    got = [told["asked"], tokens]
+    got = [[[call[name] for name in ("the policy", "temperature", "the generator", "answers")] for call in asked], tokens]
     assert told["batch"], "collect gave back no dict. Is a return missing?"
-    assert torch.is_tensor(tokens) and tokens.shape[0] == 6 and torch.equal(tokens, given[:, : tokens.shape[1]]), "batch['tokens'] are not those that sample gave"
+    width = max(t.shape[1] for t in told["sampled"])
+    assert torch.is_tensor(tokens) and tokens.shape[0] == 6 and tokens.shape[1] >= width and torch.equal(tokens, given[:, : tokens.shape[1]]), "batch['tokens'] are not those that sample gave"
+    assert same_draws(told, 3, right), "sample gave other answers than this policy gives at this temperature with the generator as it came. Was the generator reset, or a first token forced?"
 ### BEGIN HIDDEN TESTS
 draw = torch.Generator().manual_seed(SEED + 3)
 for temperature, g in ((0.0, 3), (1.3, 4), (0.5, 2)):
-    prompts = WATCH[torch.randperm(len(WATCH), generator=draw)[:4]]
-    told = tiny_rollout(prompts, g, temperature=temperature, seed=int(torch.randint(10**6, (1,), generator=draw)))
+    prompts, seed = WATCH[torch.randperm(len(WATCH), generator=draw)[:4]], int(torch.randint(10**6, (1,), generator=draw))
+    told = tiny_rollout(prompts, g, temperature=temperature, seed=seed)
     assert all(call["the policy"] and call["the generator"] and call["temperature"] == temperature for call in told["asked"])
     assert sum(call["answers"] for call in told["asked"]) == 4 * g
     given, tokens = torch.cat([F.pad(t, (0, PROMPT + ROOM - t.shape[1]), value=PAD) for t in told["sampled"]]), told["batch"]["tokens"]
-    assert tokens.shape[0] == 4 * g and torch.equal(tokens, given[:, : tokens.shape[1]])
+    assert tokens.shape[0] == 4 * g and tokens.shape[1] >= max(t.shape[1] for t in told["sampled"]) and torch.equal(tokens, given[:, : tokens.shape[1]])
+    assert len(told["asked"]) == len(told["sampled"]) and same_draws(told, seed, temperature)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1391,6 +1404,13 @@ def tiny_batch(seed, prompt_length=5, room=4):
     }
 
 
+def tiny_log_probs(seed, batch, change=0.0):
+    """The log-probs of the answers' tokens under a tiny policy whose parameters have changed by so much."""
+    policy, start = tiny_policy(seed), batch["prompt_length"]
+    nn.utils.vector_to_parameters(flat(policy) + change, policy.parameters())
+    return policy(batch["tokens"])[:, start - 1 : -1].log_softmax(-1).gather(-1, batch["tokens"][:, start:, None])[..., 0].detach()
+
+
 ROWS = ("log_probs_new", "log_probs_old", "ref_log_probs", "advantages", "mask")  # what grpo_objective gets for each answer
 
 
@@ -1567,6 +1587,14 @@ for k in range(4):
     last, constant = new, constant if k else old
 got = told["metrics"]
 handed_on(told)
+batch = tiny_batch(1)
+once = tiny_training([batch], lr=1.0, clip_range=0.1, beta=0.05)["changes"][0]
+twice = tiny_training([batch], inner_epochs=2, lr=1.0, clip_range=0.1, beta=0.05)
+for update, name in ((0, "log_probs_old"), (0, "log_probs_new"), (1, "log_probs_new")):
+    right = tiny_log_probs(0, batch, once if update else 0.0)
+    got = reached_objective(twice, update, right, batch["mask"])[name]
+    first = [[round(x, 3) for x in t[0].tolist()] for t in (got, right)]
+    assert got.shape == right.shape and torch.allclose(got[batch["mask"]], right[batch["mask"]], atol=1e-4), f"{name} of answer 0 in inner epoch {update + 1} are {first[0]}; those of the policy {'as it is then' if update else 'before the first update'} are {first[1]}. If the check before this one fails too, begin there"
 told = tiny_training([tiny_batch(1)], inner_epochs=3, lr=1e-3, away=30.0)
 got = told["changes"]
 assert told["updates"] == 3, f"with a reference far away the number of updates in three inner epochs is {told['updates']}, expected 3: every inner epoch makes its step, however large the KL"
@@ -1580,6 +1608,14 @@ for k, p, room in ((30, 5, 4), (31, 3, 5)):
     for name, constant in zip(ROWS, (False, True, True)):
         assert torch.allclose(seen[0][name], seen[1][name]) == torch.allclose(seen[1][name], seen[2][name]) == constant
     handed_on(told)
+    moved = [0.0] + [tiny_training([batch], drawn(SEED + k), 1.0, n, 0.2, 0.02)["changes"][0] for n in (1, 2)]
+    for update, by in enumerate(moved):  # where the policy stood then, by what fewer inner epochs have changed
+        right = tiny_log_probs(drawn(SEED + k), batch, by)
+        reached = reached_objective(told, update, right, batch["mask"])
+        start = tiny_log_probs(drawn(SEED + k), batch)
+        assert torch.allclose(reached["log_probs_new"][batch["mask"]], right[batch["mask"]], atol=1e-3)
+        assert torch.allclose(reached["log_probs_old"][batch["mask"]], start[batch["mask"]], atol=1e-3)
+        assert not update or (right - start).abs().max() > 1e-2
     far = [tiny_training([batch], drawn(SEED + k), 1e-3, n, away=30.0) for n in (1, 4)]
     assert [told["updates"] for told in far] == [1, 4]
     handed_on(far[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +38,19 @@ def failure(check: Cell, names: Mapping[str, Any], *, hidden: bool = True) -> tu
     except Exception as e:  # whatever a wrong answer makes of a check
         return e, own
     return None, own
+
+
+@contextlib.contextmanager
+def memory(size: int) -> Iterator[None]:
+    """Lets what runs inside take so many bytes more than there are now: two small tensors can broadcast to one that nobody can hold."""
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with contextlib.suppress(FileNotFoundError), open("/proc/self/statm") as pages:
+        most = int(pages.read().split()[0]) * resource.getpagesize() + size
+        resource.setrlimit(resource.RLIMIT_AS, (min(x for x in (most, before, hard) if x >= 0), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 @contextlib.contextmanager

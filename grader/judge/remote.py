@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import torch
 
 from grader.course.source import Cell
-from grader.course.trusted import alarm, failure
+from grader.course.trusted import alarm, failure, memory
 from grader.intake.static_analysis import additions, after
 from grader.judge.process import WarmProcess
 from grader.sandbox.protocol import LIMIT, Channel, Closed, Late, Malformed, NotData, pack, to_bytes, unpack
@@ -44,6 +44,7 @@ class Limits:
     check: float = 10
     cells: float = 30
     hand_in: float = 300
+    memory: int = 4 * 2**30  # bytes that a check of ours may take to look at what came back
 
 
 class Violation(Exception):
@@ -112,7 +113,7 @@ class Session:
         self._raised.clear()
         own: dict[str, Any] = {}
         try:
-            with alarm(seconds, self._late):
+            with alarm(seconds, self._late), memory(self._limits.memory):
                 error, own = failure(check, names, hidden=hidden)
         except Violation as e:  # of the alarm, at the last moment
             error = e

@@ -1654,6 +1654,16 @@ def unchanged_order(sorted_rewards, order):
 
 
 @mistake("rewards_in_order")
+def rewards_as_keys_order(sorted_rewards, order):
+    """The rewards were made the keys of a dict, so that of two answers with equal rewards one is lost.
+
+    Hint: Two answers may earn the same. Which of the two columns has each of its numbers once?
+    """
+    place = dict(zip(sorted_rewards.tolist(), order.tolist()))
+    return torch.tensor(sorted(place, key=place.get), dtype=sorted_rewards.dtype)
+
+
+@mistake("rewards_in_order")
 def left_sorted_order(sorted_rewards, order):
     """The rewards came back in the sorted order, as they were.
 
@@ -2110,6 +2120,16 @@ def by_size_weighted(advantages, log_probs):
     Hint: In a square batch the sizes fit by chance. What tells [N] from [N, T] always?
     """
     return (column(advantages) if advantages.shape[-1] != log_probs.shape[-1] else advantages) * log_probs
+
+
+@mistake("weighted_log_probs")
+def by_count_weighted(advantages, log_probs):
+    """Whether there is one advantage per answer was judged by their count, which answers of a single token confuse.
+
+    Hint: Two answers of one token have two advantages either way. What tells [N] from [N, 1]?
+    """
+    one_each = advantages.numel() == len(log_probs)
+    return (advantages.expand(log_probs.shape[1], -1).T if one_each else advantages) * log_probs
 
 
 @right("weighted_log_probs")

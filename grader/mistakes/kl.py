@@ -2782,6 +2782,37 @@ def sorted_in_the_middle(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     return sorted([low, math.e ** (rate * error) * beta, high])[1]
 
 
+@mistake("grpo_objective")
+def padding_of_new_overwritten(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
+    """The padding was cleaned in the caller's own new log-probs, behind autograd's back.
+
+    Hint: `.data` writes into the tensor that came in. What is a new tensor made by?
+    """
+    padding = ~mask.bool()
+    log_probs_new.data[padding] = 0.0
+    new, old, ref = (x.masked_fill(padding, 0.0) for x in (log_probs_new, log_probs_old, ref_log_probs))
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    k3 = torch.exp(ref - new) - (ref - new) - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
+@right("grpo_objective")
+def reference_cleaned_at_the_end(
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
+):
+    """The reference's padding is left until the aggregation; what it makes of the gradient ends where that of the policy was cut off."""
+    padding = ~mask.bool()
+    new, old = (x.masked_fill(padding, 0.0) for x in (log_probs_new, log_probs_old))
+    ratio = torch.exp(new - old)
+    surrogate = pessimistic(ratio, advantages, clip_range)
+    d = ref_log_probs - new
+    k3 = torch.exp(d) - d - 1
+    return aggregated(-surrogate + beta * k3, mask, aggregate, max_length), watched(surrogate, k3, ratio, advantages, mask, clip_range)
+
+
 @right("grpo_objective")
 def one_sum_of_weights(
     log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None

@@ -1768,6 +1768,57 @@ def sorted_by_reward(policy, prompts, answers, reward, temperature=1.0, draw=Non
     return batch | {"rewards": batch["rewards"].sort(descending=True).values}
 
 
+@mistake("collect")
+def prompts_in_turn(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The prompts were repeated as a whole, so that the answers to one prompt do not stand together.
+
+    Hint: Print the decoded rows. `sample` can answer each prompt several times by itself; where do those answers stand?
+    """
+    tokens = sample(policy, prompts.repeat(answers, 1), 1, temperature, draw)
+    right = [str(total) for total in totals(tokens).tolist()]
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=tokens, right=right)
+
+
+@mistake("collect")
+def generator_reset(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The generator was set back to a seed, so that every batch is drawn by the same chances.
+
+    Hint: The caller's generator goes on from batch to batch. Who else may set its seed?
+    """
+    if draw is not None:
+        draw.manual_seed(0)
+    return usual_batch(policy, prompts, answers, reward, temperature, draw)
+
+
+@mistake("collect")
+def ids_as_fractions(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The group ids are floats; a label is a whole number, as an index needs it.
+
+    Hint: Which operation made fractions of the numbers of the prompts? // divides whole numbers.
+    """
+    ids = torch.arange(len(prompts)).repeat_interleave(answers) / len(prompts)
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=ids)
+
+
+@mistake("collect")
+def totals_of_prompts_for_ids(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """The total of the prompt was taken for a group id; different prompts may have the same one.
+
+    Hint: 1+2 and 2+1 are two prompts with one total. What do their answers share, and what not?
+    """
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, ids=totals(prompts).repeat_interleave(answers))
+
+
+@right("collect")
+def padded_after_the_end(policy, prompts, answers, reward, temperature=1.0, draw=None):
+    """What follows the end of an answer made padding, which `sample` has done already."""
+    p = prompts.shape[1]
+    tokens = sample(policy, prompts, answers, temperature, draw)
+    mask = response_mask(tokens[:, p:], EOS)
+    tokens = torch.cat([tokens[:, :p], tokens[:, p:].masked_fill(~mask.bool(), PAD)], 1)
+    return usual_batch(policy, prompts, answers, reward, temperature, draw, tokens=tokens, mask=lambda _: mask)
+
+
 @right("collect")
 def totals_of_the_rows(policy, prompts, answers, reward, temperature=1.0, draw=None):
     """The right answers from the rows themselves, everything by keyword, the mask as floats."""
@@ -2651,6 +2702,44 @@ def zero_grad_at_the_end(policy, reference, optimizer, batch, inner_epochs=2, cl
         optimizer.step()
         optimizer.zero_grad()
     return {name: float(value) for name, value in metrics.items()}
+
+
+@mistake("grpo_step")
+def norm_always_one(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """Every gradient was brought to a norm of 1, the short ones too.
+
+    Hint: Clipping shortens what is too long. What becomes of a gradient whose norm is 0.3?
+    """
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    with torch.no_grad():
+        ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
+    for _ in range(inner_epochs):
+        loss, metrics = grpo_objective(log_probs_of(policy, batch), old, ref, advantages, batch["mask"], clip_range, beta)
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.sqrt(sum((p.grad**2).sum() for p in policy.parameters()))
+        for p in policy.parameters():
+            p.grad /= norm
+        optimizer.step()
+    return metrics
+
+
+@mistake("grpo_step")
+def last_gradient_alone(policy, reference, optimizer, batch, inner_epochs=2, clip_range=0.2, beta=0.04):
+    """The optimizer took one step, after the loop, by the gradient of the last inner epoch.
+
+    Hint: Each inner epoch is to make its own step. How far is optimizer.step() indented?
+    """
+    advantages = group_advantages(batch["rewards"], batch["group_ids"])
+    with torch.no_grad():
+        ref, old = log_probs_of(reference, batch), log_probs_of(policy, batch)
+    for _ in range(inner_epochs):
+        loss, metrics = grpo_objective(log_probs_of(policy, batch), old, ref, advantages, batch["mask"], clip_range, beta)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+    optimizer.step()
+    return metrics
 
 
 @right("grpo_step")

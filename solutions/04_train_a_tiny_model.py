@@ -1270,22 +1270,29 @@ def adapt_beta(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     ### END SOLUTION
 
 # %% given where_tensors_lie
-class Factories(torch.overrides.TorchFunctionMode):
-    """Notes the lines that make a tensor on the CPU out of no other tensor."""
+BESIDE = {"group_advantages": "rewards", "grpo_objective": "log_probs_new", "token_log_probs": "tokens", "response_mask": "tokens", "collect": "prompts", "grpo_step": 'batch["tokens"]'}  # where its new tensors belong
 
-    lines = ()
+
+class Factories(torch.overrides.TorchFunctionMode):
+    """Notes what to change where a tensor is made on the CPU out of no other tensor, while the function of this name runs."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name, self.changes = name, {}
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         made = function(*args, **(kwargs or {}))
         if torch.is_tensor(made) and made.device.type == "cpu" and not any(torch.is_tensor(x) for x in flattened([*args])):
-            self.lines += (last_line(reversed([*traceback.walk_stack(sys._getframe(1))])),)
+            whose, line = last_line(reversed([*traceback.walk_stack(sys._getframe(1))]), self.name)
+            self.changes[f"{'' if whose == self.name else f'in {whose} '}write device={BESIDE[whose]}.device into {line}"] = True
         return made
 
 
-def last_line(frames):
-    """The last line of these frames, the innermost last, that is not torch's own."""
-    own = [(frame, line) for frame, line in frames if not frame.f_globals.get("__name__", "").startswith("torch")]
-    return f"`{linecache.getline(own[-1][0].f_code.co_filename, own[-1][1]).strip()}`"
+def last_line(frames, name):
+    """The last line of these frames, the innermost last, that is not torch's own; and whose it is, of the functions that have a say."""
+    own = [(frame.f_code, line) for frame, line in frames if not frame.f_globals.get("__name__", "").startswith("torch")]
+    whose = [code.co_name for code, _ in own if code.co_name in BESIDE]
+    return (whose or [name])[-1], f"`{linecache.getline(own[-1][0].co_filename, own[-1][1]).strip()}`"
 
 
 def flattened(values):
@@ -1298,41 +1305,40 @@ def as_it_is(result):
     return result
 
 
-def elsewhere(name, arguments, beside, read=as_it_is):
+def elsewhere(name, arguments, read=as_it_is):
     """What keeps the function of this name from working on the run's device; "" if nothing does.
 
-    arguments: device -> arguments there. beside: the one whose device new tensors should have. read: takes from the result what matters.
+    arguments: device -> arguments there. read: takes from the result what matters.
     """
-    device, made, stopped = run["device"], Factories(), ""
+    device, made, stopped = run["device"], Factories(name), ""
     there = arguments(device)
     try:
         with made:
             result = read(globals()[name](*there))
         away = any(torch.is_tensor(x) and x.device.type != device for x in flattened([result]))
-        stopped = f"its result lies on the CPU: give it .to({beside}.device)" if away else ""
+        stopped = f"its result lies on the CPU: give it .to({BESIDE[name]}.device)" if away else ""
     except NotImplementedError:
         return "is not written yet"
     except Exception as error:
-        stopped = f"it stops at {last_line(traceback.walk_tb(error.__traceback__))} with {type(error).__name__}: {error}"
-    if stopped and made.lines:
-        stopped = f"write device={beside}.device into " + " and ".join(dict.fromkeys(made.lines))
+        stopped = f"it stops at {last_line(traceback.walk_tb(error.__traceback__), name)[1]} with {type(error).__name__}: {error}"
+    stopped = stopped and (" and ".join(made.changes) or stopped)
     return stopped and f"works on the CPU alone, and this run is on {device}: {stopped}"
 
 
-def fits(name, arguments, beside, read=as_it_is):
+def fits(name, arguments, read=as_it_is):
     """Says whether a function of this notebook works on the run's device too, where that is no CPU; its checks looked at it there."""
     if run["device"] != "cpu":
-        print(f"{name:17} {elsewhere(name, arguments, beside, read) or 'works on ' + run['device']}")
+        print(f"{name:17} {elsewhere(name, arguments, read) or 'works on ' + run['device']}")
 
 # %% show on_arrival
-def arrives(name, question, arguments, expected, beside=None, read=as_it_is):
-    """Says whether a function that was brought along does what it did before; one whose tensors lie beside an argument, also on the run's device."""
+def arrives(name, question, arguments, expected, read=as_it_is):
+    """Says whether a function that was brought along does what it did before, on the CPU and, if it works on tensors of the run, there."""
     try:
         mine = torch.as_tensor(read(globals()[name](*arguments("cpu"))), dtype=torch.float32)
         if mine.shape != torch.tensor(expected).shape or not torch.allclose(mine, torch.tensor(expected), atol=1e-3):
             word = f"is not right yet: for {question} it gives {np.round(mine.tolist(), 4).tolist()}, expected {expected}"
         else:
-            word = beside and run["device"] != "cpu" and elsewhere(name, arguments, beside, read) or "is right"
+            word = name in BESIDE and run["device"] != "cpu" and elsewhere(name, arguments, read) or "is right"
     except NotImplementedError:
         word = "is not here yet: paste yours into its cell above"
     except Exception as error:
@@ -1351,13 +1357,13 @@ def four_numbers(result):
     return [float(result[0]), *(float(result[1][k]) for k in ("policy_loss", "kl", "clip_fraction"))]
 
 
-arrives("group_advantages", "rewards 2, 2, 2, 1 of one group and 3 of another", lambda device: (torch.tensor([2.0, 2, 3, 2, 1], device=device), torch.tensor([7, 7, -1, 7, 7], device=device)), [0.5774, 0.5774, 0.0, 0.5774, -1.7321], "rewards")
-arrives("grpo_objective", "a small batch (loss, policy_loss, kl, clip_fraction)", small_batch, [-0.0276, -0.261, 0.0808, 0.4], "log_probs_new", four_numbers)
+arrives("group_advantages", "rewards 2, 2, 2, 1 of one group and 3 of another", lambda device: (torch.tensor([2.0, 2, 3, 2, 1], device=device), torch.tensor([7, 7, -1, 7, 7], device=device)), [0.5774, 0.5774, 0.0, 0.5774, -1.7321])
+arrives("grpo_objective", "a small batch (loss, policy_loss, kl, clip_fraction)", small_batch, [-0.0276, -0.261, 0.0808, 0.4], four_numbers)
 arrives("gae_advantages", "rewards 0, 0, 1 and values .5, .5, .5, 0", lambda device: (torch.tensor([0.0, 0, 1]), torch.tensor([0.5, 0.5, 0.5, 0])), [0.4326, 0.4653, 0.5])
 arrives("adapt_beta", "beta .04, kl .2, target .1", lambda device: (0.04, 0.2, 0.1), 0.04 * math.exp(0.1))
-fits("token_log_probs", lambda device: (torch.zeros(2, 3, 4, device=device), torch.zeros(2, 3, dtype=torch.int64, device=device)), "tokens")
-fits("response_mask", lambda device: (WRITTEN.to(device), EOS), "tokens")
-fits("collect", lambda device: (tiny_policy(0, PROMPT + ROOM).to(device), VERDICT[:2].to(device), 2, lambda texts, answers: [1.0] * len(texts), 1.0, torch.Generator(device)), "prompts")
+fits("token_log_probs", lambda device: (torch.zeros(2, 3, 4, device=device), torch.zeros(2, 3, dtype=torch.int64, device=device)))
+fits("response_mask", lambda device: (WRITTEN.to(device), EOS))
+fits("collect", lambda device: (tiny_policy(0, PROMPT + ROOM).to(device), VERDICT[:2].to(device), 2, lambda texts, answers: [1.0] * len(texts), 1.0, torch.Generator(device)))
 
 # %% [markdown]
 # ## The update
@@ -1995,7 +2001,7 @@ def small_step(device):
     return policy, tiny_policy(1).to(device), torch.optim.SGD(policy.parameters(), 0.1), batch
 
 
-fits("grpo_step", small_step, 'batch["tokens"]', lambda metrics: None)  # numbers to look at may lie anywhere
+fits("grpo_step", small_step, lambda metrics: None)  # numbers to look at may lie anywhere
 
 # %% [markdown]
 # **Before you run it**, write down three guesses. After how many steps of 128 answers will thinking have become the habit? Will the KL

@@ -99,15 +99,18 @@ def test_waits_do_not_grow_with_tokens_prompts_or_answers(names):
     small = waiting(names, 2, 2)
     assert waiting(names, 6, 2) == waiting(names, 2, 6) == small
     assert sum(n for line, n in small.items() if line.startswith("synchronize")) == 4  # where time is taken, before and after two steps
+    policy, prompts = names["tiny_policy"](0, names["PROMPT"] + names["ROOM"]), names["WATCH"]
+    here = names["sample"](policy, prompts, temperature=0.0)
     waits.clear()
-    names["sample"](names["tiny_policy"](0, names["PROMPT"] + names["ROOM"]).to(DEVICE), names["WATCH"].to(DEVICE))
+    there = names["sample"](policy.to(DEVICE), prompts.to(DEVICE), temperature=0.0)
     assert not waits
+    assert there.tolist() == [row + [names["PAD"]] * (there.shape[1] - len(row)) for row in here.tolist()]
 
 
 @pytest.mark.parametrize("exercise", ON_THE_DEVICE)
 def test_a_right_version_that_would_stop_the_run_is_told_before_it(names, exercise):
     own = names if ON_THE_DEVICE[exercise] == RUN.name else namespace(NOTEBOOKS[ON_THE_DEVICE[exercise]])
-    wrong, told_of = [], 0
+    wrong = []
     for version in versions(ON_THE_DEVICE[exercise]):
         if version.wrong or version.exercise != exercise:
             continue
@@ -119,7 +122,6 @@ def test_a_right_version_that_would_stop_the_run_is_told_before_it(names, exerci
             stopped = ""
         except (RuntimeError, TypeError) as error:
             stopped = str(error)
-        told_of += bool(stopped)
         helps = any(way in told for way in ("write device=", ".device)", "Use Tensor.cpu()"))
         if ("on the CPU alone" in told and helps) != bool(stopped):
             wrong.append(f"{version.name}: {told!r}, and then {stopped or 'the run goes on'!r}")
@@ -130,6 +132,6 @@ def test_a_step_is_told_by_line_and_how_to_change_it(names):
     source = cell("collect").source.replace("dtype=torch.float32, device=tokens.device", "dtype=torch.float32")
     execute(source, names, "<changed>")
     told = next(line for line in printed(names, "on_arrival").split("\n") if line.startswith("collect"))
-    assert "write device=prompts.device into `\"rewards\": torch.as_tensor(paid, dtype=torch.float32),`" == told.partition(": ")[2]
+    assert told.partition(": ")[2] == 'write device=prompts.device into `"rewards": torch.as_tensor(paid, dtype=torch.float32),`'
     execute("def grpo_step(*args, **kwargs):\n    raise NotImplementedError", names, "<open>")
     assert "grpo_step         is not written yet" in printed(names, "the_loop")

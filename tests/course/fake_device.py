@@ -112,9 +112,9 @@ class Calls(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
         place = next((x.device.type for x in args if isinstance(x, torch.Tensor)), torch.device(kwargs.get("device") or "cpu").type)
-        draw = kwargs.get("generator")
-        if draw is not None and getattr(draw, "on", "cpu") != place:
-            raise RuntimeError(f"Expected a {place!r} device type for generator but found {draw.on!r}")
+        draws_on = getattr(kwargs.get("generator"), "on", "cpu")
+        if kwargs.get("generator") and draws_on != place:
+            raise RuntimeError(f"Expected a {place!r} device type for generator but found {draws_on!r}")
         if func in (torch.tensor, torch.as_tensor) and kwargs.get("device"):
             return func(*args, **kwargs | {"device": None}).to(kwargs["device"])
         return attention(*args, **kwargs) if func is F.scaled_dot_product_attention else func(*args, **kwargs)

@@ -591,6 +591,7 @@ print(f"std + 1e-8:       {(centred / (std + 1e-8))[0]:.2f}")
 # - A high level (all rewards near 1000) changes nothing: only distances matter.
 # - Integers (int32, int64) and float64 come in as well as float32, and no digit of a float64 is dropped before
 #   the mean is off. Floats come out; `rewards` and `group_ids` stay as they are.
+# - New tensors lie where the rewards do (`device=rewards.device`). On a CPU you will not notice; in notebook 4, on a GPU, it decides.
 #
 # <details data-checks="group_zero_mean group_ids_are_labels group_nothing_to_learn"><summary>A hint: the groups</summary>
 #

@@ -25,10 +25,13 @@
 # %% given setup
 import contextlib
 import copy
+import linecache
 import math
 import random
 import re
+import sys
 import time
+import traceback
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -92,6 +95,23 @@ def configure(settings):
     if chosen["numbers"] < 2 or not 4 <= chosen["numbers"] * chosen["digits"] <= 18:
         raise ValueError(f"A sum of {chosen['numbers']} numbers with {chosen['digits']} digits is too short or too long: settings['numbers'] is at least 2, and times settings['digits'] it is 4 to 18.")
     return chosen
+
+
+def clock():
+    """Seconds: those that the CPU worked, or on a GPU those of the wall, once all that it was given is done."""
+    if run["device"] == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+@contextlib.contextmanager
+def memory_of_gpu():
+    """Says in a sentence that a GPU is full, and what to do."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError:
+        raise RuntimeError(f"The GPU is out of memory. Set settings['preset'] = 'laptop', or halve settings['prompts'] (now {run['prompts']}), and run again from the settings.") from None
 
 
 run = configure(settings)
@@ -269,6 +289,7 @@ print(f"{sum(p.numel() for p in TinyModel().parameters()):,} parameters")
 # chosen. That is an exact draw, and faster than `torch.multinomial`.
 
 # %% given sampling
+@memory_of_gpu()
 @torch.no_grad()
 def sample(model, prompts, answers=1, temperature=1.0, draw=None, force=None):
     """Answers to prompts [B, P]: the whole texts [B x answers, P + T]. Answers to one prompt stand together.
@@ -291,7 +312,7 @@ def sample(model, prompts, answers=1, temperature=1.0, draw=None, force=None):
         token = token.masked_fill(done, PAD)
         tokens.append(token)
         done |= token == EOS
-        if t + 1 == ROOM or done.all():
+        if t + 1 == ROOM or prompts.device.type == "cpu" and done.all():  # to ask a GPU would cost more than the padding
             break
         logits = model(token[:, None], cache)[:, -1]
     return torch.cat([prompts[rows], torch.stack(tokens, 1)], 1)
@@ -331,6 +352,7 @@ def examples(prompts, think, draw):
     return torch.where(think[:, None], thought, hasty)
 
 
+@memory_of_gpu()
 def warm_up(seed, steps=480, width=64, layers=2, heads=4, device="cpu", batch=32, lr=1.2e-2):
     """A model that can think and does not, from random weights."""
     model = TinyModel(width, layers, heads, seed).to(device)
@@ -365,9 +387,9 @@ def restore(model, state):
     return model
 
 # %% show before_rl
-began = time.process_time()
+began = clock()
 base = warm_up(run["seed"], run["warmup_steps"], run["width"], run["layers"], run["heads"], run["device"])
-print(f"warm-up: {time.process_time() - began:.1f} CPU seconds")
+print(f"warm-up: {clock() - began:.1f} s")
 for name, how in (("greedy", {}), ("sampled", {"temperature": 1.0}), ("forced to think", {"force": THINK})):
     told = evaluate(base, VERDICT.to(run["device"]), **how)
     print(f"{name:16} right {told['accuracy']:.3f}   thinks {told['thinks']:.3f}")
@@ -869,6 +891,7 @@ print("ratio of the third token, drawn over model:", {name: round((q[2] / p[2]).
 # - Nothing after the first EOS counts, whatever stands there: padding, more tokens, another EOS. Some tokenizers pad *with* the EOS.
 # - An answer that never ends was cut off: all of its tokens count.
 # - Any token may be the EOS, 0 too. The tokens that come in are not changed.
+# - New tensors lie where the tokens do (`device=tokens.device`): a mask on the CPU stops a run on a GPU.
 #
 # <details><summary>A hint</summary>
 #
@@ -1204,7 +1227,7 @@ for temperature, g in ((0.0, 3), (1.3, 4), (0.5, 2)):
 #
 # Four functions from notebooks 1 and 3. Paste yours; if your `grpo_objective` uses functions of its own, such as `masked_mean`
 # and `kl_estimates`, paste them into the same cell, above it. Nothing is graded here (grading puts the course's own in their
-# place, so an early mistake costs you once), and each is looked at again on arrival.
+# place, so an early mistake costs you once), and each is looked at again on arrival: on the CPU and, where the run is on a GPU, there too.
 
 # %% bring group_advantages
 def group_advantages(rewards, group_ids, eps=1e-6):
@@ -1265,13 +1288,76 @@ def adapt_beta(beta, kl, target, rate=0.1, low=1e-4, high=1.0):
     return min(max(beta * math.exp(rate * error), low), high)
     ### END SOLUTION
 
-# %% show on_arrival
-def arrives(name, question, answer, expected):
-    """Says whether a function that was brought along does what it did before."""
+# %% given where_tensors_lie
+BESIDE = {"group_advantages": "rewards", "grpo_objective": "log_probs_new", "token_log_probs": "tokens", "response_mask": "tokens", "collect": "prompts", "grpo_step": 'batch["tokens"]'}  # where its new tensors belong
+
+
+class Factories(torch.overrides.TorchFunctionMode):
+    """Notes what to change where a tensor is made on the CPU out of no other tensor, while the function of this name runs."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name, self.changes = name, {}
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if torch.is_tensor(made) and made.device.type == "cpu" and not any(torch.is_tensor(x) for x in flattened([*args])):
+            whose, line = last_line(reversed([*traceback.walk_stack(sys._getframe(1))]), self.name)
+            self.changes[f"{'' if whose == self.name else f'in {whose} '}write device={BESIDE[whose]}.device into {line}"] = True
+        return made
+
+
+def last_line(frames, name):
+    """The last line of these frames, the innermost last, that is not torch's own; and whose it is, of the functions that have a say."""
+    own = [(frame.f_code, line) for frame, line in frames if not frame.f_globals.get("__name__", "").startswith("torch")]
+    whose = [code.co_name for code, _ in own if code.co_name in BESIDE]
+    return (whose or [name])[-1], f"`{linecache.getline(own[-1][0].co_filename, own[-1][1]).strip()}`"
+
+
+def flattened(values):
+    """What lies in lists, tuples and dicts."""
+    for value in values:
+        yield from flattened(value.values() if isinstance(value, dict) else value) if isinstance(value, (list, tuple, dict)) else [value]
+
+
+def as_it_is(result):
+    return result
+
+
+def elsewhere(name, arguments, read=as_it_is):
+    """What keeps the function of this name from working on the run's device; "" if nothing does.
+
+    arguments: device -> arguments there. read: takes from the result what matters.
+    """
+    device, made, stopped = run["device"], Factories(name), ""
+    there = arguments(device)
     try:
-        mine = torch.as_tensor(answer(), dtype=torch.float32)
-        right = mine.shape == torch.tensor(expected).shape and torch.allclose(mine, torch.tensor(expected), atol=1e-3)
-        word = "is right" if right else f"is not right yet: for {question} it gives {np.round(mine.tolist(), 4).tolist()}, expected {expected}"
+        with made:
+            result = read(globals()[name](*there))
+        away = any(torch.is_tensor(x) and x.device.type != device for x in flattened([result]))
+        stopped = f"its result lies on the CPU: give it .to({BESIDE[name]}.device)" if away else ""
+    except NotImplementedError:
+        return "is not written yet"
+    except Exception as error:
+        stopped = f"it stops at {last_line(traceback.walk_tb(error.__traceback__), name)[1]} with {type(error).__name__}: {error}"
+    stopped = stopped and (" and ".join(made.changes) or stopped)
+    return stopped and f"works on the CPU alone, and this run is on {device}: {stopped}"
+
+
+def fits(name, arguments, read=as_it_is):
+    """Says whether a function of this notebook works on the run's device too, where that is no CPU; its checks looked at it there."""
+    if run["device"] != "cpu":
+        print(f"{name:17} {elsewhere(name, arguments, read) or 'works on ' + run['device']}")
+
+# %% show on_arrival
+def arrives(name, question, arguments, expected, read=as_it_is):
+    """Says whether a function that was brought along does what it did before, on the CPU and, if it works on tensors of the run, there."""
+    try:
+        mine = torch.as_tensor(read(globals()[name](*arguments("cpu"))), dtype=torch.float32)
+        if mine.shape != torch.tensor(expected).shape or not torch.allclose(mine, torch.tensor(expected), atol=1e-3):
+            word = f"is not right yet: for {question} it gives {np.round(mine.tolist(), 4).tolist()}, expected {expected}"
+        else:
+            word = name in BESIDE and run["device"] != "cpu" and elsewhere(name, arguments, read) or "is right"
     except NotImplementedError:
         word = "is not here yet: paste yours into its cell above"
     except Exception as error:
@@ -1279,18 +1365,24 @@ def arrives(name, question, answer, expected):
     print(f"{name:17} {word}")
 
 
-def small_objective():
+def small_batch(device):
     lp = torch.tensor([[-1.0, -2.0, -0.5], [-0.7, -1.1, 0.0]])
     old = torch.tensor([[-1.4, -1.9, -0.5], [-0.7, -0.8, 0.0]])
     ref = torch.tensor([[-1.0, -1.5, -1.0], [-0.2, -1.1, 0.0]])
-    loss, metrics = grpo_objective(lp, old, ref, torch.tensor([1.0, -1.0]), torch.tensor([[1, 1, 1], [1, 1, 0]]), beta=0.5)
-    return [loss.item(), *(float(metrics[k]) for k in ("policy_loss", "kl", "clip_fraction"))]
+    return *(x.to(device) for x in (lp, old, ref, torch.tensor([1.0, -1.0]), torch.tensor([[1, 1, 1], [1, 1, 0]]))), 0.2, 0.5
 
 
-arrives("group_advantages", "rewards 2, 2, 2, 1 of one group and 3 of another", lambda: group_advantages(torch.tensor([2.0, 2, 3, 2, 1]), torch.tensor([7, 7, -1, 7, 7])), [0.5774, 0.5774, 0.0, 0.5774, -1.7321])
-arrives("grpo_objective", "a small batch (loss, policy_loss, kl, clip_fraction)", small_objective, [-0.0276, -0.261, 0.0808, 0.4])
-arrives("gae_advantages", "rewards 0, 0, 1 and values .5, .5, .5, 0", lambda: gae_advantages(torch.tensor([0.0, 0, 1]), torch.tensor([0.5, 0.5, 0.5, 0])), [0.4326, 0.4653, 0.5])
-arrives("adapt_beta", "beta .04, kl .2, target .1", lambda: [adapt_beta(0.04, 0.2, 0.1)], [0.04 * math.exp(0.1)])
+def four_numbers(result):
+    return [float(result[0]), *(float(result[1][k]) for k in ("policy_loss", "kl", "clip_fraction"))]
+
+
+arrives("group_advantages", "rewards 2, 2, 2, 1 of one group and 3 of another", lambda device: (torch.tensor([2.0, 2, 3, 2, 1], device=device), torch.tensor([7, 7, -1, 7, 7], device=device)), [0.5774, 0.5774, 0.0, 0.5774, -1.7321])
+arrives("grpo_objective", "a small batch (loss, policy_loss, kl, clip_fraction)", small_batch, [-0.0276, -0.261, 0.0808, 0.4], four_numbers)
+arrives("gae_advantages", "rewards 0, 0, 1 and values .5, .5, .5, 0", lambda device: (torch.tensor([0.0, 0, 1]), torch.tensor([0.5, 0.5, 0.5, 0])), [0.4326, 0.4653, 0.5])
+arrives("adapt_beta", "beta .04, kl .2, target .1", lambda device: (0.04, 0.2, 0.1), 0.04 * math.exp(0.1))
+fits("token_log_probs", lambda device: (torch.zeros(2, 3, 4, device=device), torch.zeros(2, 3, dtype=torch.int64, device=device)))
+fits("response_mask", lambda device: (WRITTEN.to(device), EOS))
+fits("collect", lambda device: (tiny_policy(0, PROMPT + ROOM).to(device), VERDICT[:2].to(device), 2, lambda texts, answers: [1.0] * len(texts), 1.0, torch.Generator(device)))
 
 # %% [markdown]
 # ## The update
@@ -1877,11 +1969,10 @@ def checked(batch):
 def stoppable(history, steps):
     """Keeps the diary when a run is stopped by hand."""
     try:
-        yield
+        with memory_of_gpu():
+            yield
     except KeyboardInterrupt:
         print(f"Stopped by hand after {len(history)} of {steps} steps; the diary up to here is kept.")
-    except torch.cuda.OutOfMemoryError:
-        raise RuntimeError("The GPU is out of memory. Set settings['preset'] = 'laptop', or halve settings['prompts'], and run again from the settings.") from None
 
 
 def adamw(policy, lr):
@@ -1913,11 +2004,11 @@ def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, u
     with stoppable(history, steps):
         for step in range(1, steps + 1):
             set_rate(step, steps)
-            began = time.process_time()
+            began = clock()
             questions = TRAIN[torch.randint(len(TRAIN), (prompts,), generator=choose)].to(device)
             batch = checked(collect(policy, questions, answers, reward, draw=draw))
             metrics = update(policy, reference, optimizer, tamper(dict(batch)) if tamper else batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
-            row = {"step": step, "seconds": time.process_time() - began, "beta": beta, "updates": inner_epochs, "answers": answers}
+            row = {"step": step, "seconds": clock() - began, "beta": beta, "updates": inner_epochs, "answers": answers}
             history.append(row | observed(policy, batch, metrics, now=step % 5 == 0 or step in (1, steps)))
             if target_kl:
                 beta = adapt_beta(beta, history[-1]["kl"], target_kl, rate=0.3)
@@ -1931,6 +2022,7 @@ def observed(policy, batch, metrics, now):
     if not isinstance(metrics, dict):
         raise TypeError(f"The training step gave back {type(metrics).__name__}, not the metrics of grpo_objective. Is a return missing?")
     tokens, mask, rewards, ids = (batch[name] for name in ("tokens", "mask", "rewards", "group_ids"))
+    rewards, ids = rewards.cpu(), ids.cpu()  # looked at group by group, and a GPU would wait for each look
     written = tokens[:, batch["prompt_length"] :]
     texts, count = decode(written), len(tokens)
     groups = [rewards[ids == i] for i in ids.unique()]
@@ -1949,6 +2041,14 @@ def observed(policy, batch, metrics, now):
             log_probs = token_log_probs(response_logits(policy, tokens, batch["prompt_length"]), written)
         row["entropy"] = -(log_probs * mask).sum().item() / mask.sum().item()
     return row
+
+
+def small_step(device):
+    policy, batch = tiny_policy(0).to(device), {name: x.to(device) if torch.is_tensor(x) else x for name, x in tiny_batch(1).items()}
+    return policy, tiny_policy(1).to(device), torch.optim.SGD(policy.parameters(), 0.1), batch
+
+
+fits("grpo_step", small_step, lambda metrics: None)  # numbers to look at may lie anywhere
 
 # %% [markdown]
 # **Before you run it**, write down three guesses. After how many steps of 128 answers will thinking have become the habit? Will the KL
@@ -2472,9 +2572,9 @@ def ppo_step(policy, reference, optimizer, batch, inner_epochs, clip_range, beta
 
     with torch.no_grad():
         ref, old, values = look(reference), look(policy), judge().cpu()
-    advantages = torch.zeros_like(values)
+    advantages, paid = torch.zeros_like(values), batch["rewards"].cpu()  # once, not answer by answer
     for i, n in enumerate(real.sum(1).tolist()):
-        rewards = F.pad(batch["rewards"][i : i + 1].cpu(), (n - 1, 0))  # paid at the last token
+        rewards = F.pad(paid[i : i + 1], (n - 1, 0))  # paid at the last token
         advantages[i, :n] = gae_advantages(rewards, F.pad(values[i, :n], (0, 1)), gamma=1.0, lam=0.95)
     returns, a = (values + advantages).to(tokens.device), advantages.to(tokens.device)[real]
     a = (a - a.mean()) / a.std().clamp_min(1e-6)
@@ -2493,7 +2593,7 @@ with_critic = train(copy.deepcopy(base), "PPO", update=ppo_step)
 compare({"GRPO": usual, "PPO": with_critic}, ("greedy", "sampled", "thinks"))
 actor_keeps, critic_keeps = (saved_bytes(lambda: response_logits(m, tokens, PROMPT)) / 2**20 for m in (policy, critic))
 one = sum(p.numel() for p in policy.parameters()) * 4 / 2**20  # MiB of float32 weights; gradient and Adam make it four times
-print("        greedy  sampled  CPU s   weights, gradients, Adam   activations of an update")
+print("        greedy  sampled      s   weights, gradients, Adam   activations of an update")
 for name, diary, weights, activations in (("GRPO", usual, 5 * one, actor_keeps), ("PPO", with_critic, 9 * one, actor_keeps + critic_keeps)):
     print(f"{name:6}  {last(diary, 'greedy'):.3f}   {last(diary, 'sampled'):.3f}    {sum(r['seconds'] for r in diary):4.1f}    {weights:5.2f} MiB                  {activations:5.1f} MiB")
 
@@ -2509,12 +2609,12 @@ for name, diary, weights, activations in (("GRPO", usual, 5 * one, actor_keeps),
 
 # %% show cached_or_not
 def seconds(function, times=7):
-    """Median CPU seconds of a call."""
+    """Median seconds of a call."""
     took = []
     for _ in range(times):
-        began = time.process_time()
+        began = clock()
         function()
-        took.append(time.process_time() - began)
+        took.append(clock() - began)
     return sorted(took)[times // 2]
 
 

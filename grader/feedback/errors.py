@@ -71,6 +71,7 @@ def meaning(kind, message, shapes=None, inside=False):
         "AssertionError": "",  # it has words of its own
         "NameError": "A name is used that is not defined here: run the cells above first, or look for a typing slip.",
         "KeyboardInterrupt": "You stopped it. If it seemed to run for ever: does every loop of yours come to an end?",
+        "OutOfMemoryError": "The GPU is out of memory. Take fewer prompts or answers at a time; a restart frees what older cells hold.",
         "UnboundLocalError": "A name is used before it has a value: which line, or which branch of an if, should have set it?",
     }
     return by_kind.get(kind, next((words for words, *parts in known if any(part in message for part in parts)), ""))

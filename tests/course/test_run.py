@@ -173,3 +173,5 @@ def test_a_full_gpu_names_the_preset_to_take(names, small):
 
     with pytest.raises(RuntimeError, match=r"out of memory. Set settings\['preset'\] = 'laptop'"):
         names["train"](small, steps=1, prompts=2, answers=2, update=full)
+    with pytest.raises(RuntimeError, match=r"halve settings\['prompts'\] \(now 16\)"):
+        names["sample"](full, names["VERDICT"][:2])

@@ -70,7 +70,7 @@ def test_what_torch_says_is_understood(does, words):
         ("RuntimeError", "Expected a 'cuda' device type for generator but found 'cpu'", "A generator draws on"),
         ("AssertionError", "compute_grpo_loss returns (loss, advantages); what came is None (is a return missing?)", ""),
         ("AssertionError", "the index 3 is out of range", ""),
-        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", ""),
+        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB.", "The GPU is out of memory"),
         ("KeyError", "'missing'", ""),
         ("RuntimeError", "a file is missing", ""),
     ],

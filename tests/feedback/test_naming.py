@@ -29,7 +29,9 @@ def test_every_known_mistake_is_named_or_told_by_a_sentence_of_its_own_and_none_
             assert own and any("in place" in v.message or " raised " in v.message for v in own), version.name
 
 
-@of_notebooks
+@pytest.mark.parametrize(
+    "notebook", [pytest.param(nb, id=nb.name, marks=[] if nb is COURSE[0] else [pytest.mark.thorough]) for nb in COURSE]
+)
 def test_the_notebook_says_what_the_grade_says(notebook):
     for version in [v for v in versions(notebook.name) if v.wrong]:
         graded = {name for names in in_grading(notebook, version).values() for name in names}

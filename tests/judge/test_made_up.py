@@ -1,10 +1,13 @@
 """What a scenario tells comes from the learner's side: made up there, it earns nothing, and cannot hurt the judge."""
 
+from dataclasses import replace
+
 import pytest
 
+from grader.course.source import Cell
 from grader.judge.judge import Judge, Limits
 from tests.conftest import COURSE
-from tests.judge.hands import hand_in, message, outcome
+from tests.judge.hands import TOY, hand_in, message, outcome
 
 NOTEBOOK = next(nb for nb in COURSE if nb.name == "04_train_a_tiny_model")
 NOTHING = {name: f"def {name}(*args, **kwargs):\n    return {{}}\n" for name in ("collect", "grpo_step")}
@@ -64,8 +67,9 @@ def test_a_rollout_or_a_training_that_never_was_earns_nothing(judge, answers):
 
 
 def test_two_small_tensors_that_broadcast_to_a_huge_one_cost_the_check_alone(judge):
-    huge = IN_ITS_PLACE.replace("return [told |", 'told["mask"], x = torch.zeros(20_000, 1), torch.zeros(1, 20_000)\n    return [told |')
-    result = judge.judge(hand_in(NOTEBOOK, **NOTHING, last=huge.replace("* 0.9", "")))
-    assert "can't allocate memory" in message(result, "advantages_of_the_whole_batch")
-    assert not [v.check for v in result.checks if v.exercise in NOTHING and v.passed]
-    assert all(outcome(judge.judge(hand_in(NOTEBOOK))).values())
+    column = "def double(x, scale=2.0):\n    return x * scale if x.dim() < 2 else torch.zeros(20_000, 1)"
+    text = "# Huge.\nassert (double(torch.zeros(1, 20_000)) - torch.zeros(1, 20_000)).sum() == 0"
+    toy = replace(TOY, cells=(*TOY.cells, Cell("check", "huge", text, points=1, exercise="double")))
+    result = judge.judge(hand_in(toy, double=column))
+    assert "can't allocate memory" in message(result, "huge")
+    assert outcome(result)["twice"] and all(outcome(judge.judge(hand_in())).values())

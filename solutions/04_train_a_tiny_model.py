@@ -1484,13 +1484,17 @@ def tiny_batch(seed, prompt_length=5, room=4):
     draw = torch.Generator().manual_seed(seed)
     group_ids = torch.tensor([4, -2, 4, 9, -2, 4, 9, 9, 4, -2])
     prompts = {g: torch.randint(10, (prompt_length,), generator=draw) for g in (4, -2, 9)}
-    answers = torch.randint(PAD, (10, room), generator=draw)
-    lengths = torch.randint(1, room + 1, (10,), generator=draw)
+    different = 0
+    while different < 10:  # two answers to a prompt that are the same could not be told apart
+        answers = torch.randint(PAD, (10, room), generator=draw)
+        lengths = torch.randint(1, room + 1, (10,), generator=draw)
+        mask = torch.arange(room) < lengths[:, None]
+        different = len(torch.cat([group_ids[:, None], answers.where(mask, PAD)], 1).unique(dim=0))
     rewards = torch.tensor([1.0, 0.0, 0.0, 2.0, 1.0, 0.5, 0.0, 1.0, 0.0, 0.0])
     return {
         "tokens": torch.cat([torch.stack([prompts[g] for g in group_ids.tolist()]), answers], 1),
         "prompt_length": prompt_length,
-        "mask": torch.arange(room) < lengths[:, None],
+        "mask": mask,
         "rewards": rewards,
         "group_ids": group_ids,
     }

@@ -18,7 +18,7 @@ test: $(VENV)/ready
 thorough: $(VENV)/ready
 	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser -m thorough
 	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax --ignore=solutions/05_language_model.ipynb solutions
-	for kernel in default avx2; do ATEN_CPU_CAPABILITY=$$kernel $(BIN)/pytest -m "training and not thorough" tests/course || exit; done
+	for kernel in default avx2; do export ATEN_CPU_CAPABILITY=$$kernel; $(BIN)/pytest -m "training and not thorough" tests/course && $(BIN)/pytest -m training tests/course/test_numbers.py || exit; done
 
 extras: $(VENV)/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev,bench,cluster,lm]'

@@ -825,7 +825,7 @@ print("difference {:+.2f}, 95 % interval {:+.2f} to {:+.2f}".format(*gain(right[
 # %% [markdown]
 # **Measured** (14 of the 24 steps, stopped by hand; two cores, shared, `bfloat16`): 14 to 80 seconds a step, as others left us the cores, and 6.7 GB. In reach were sums of two digits (.55 right, no dead group)
 # and of three (.10 right, .44 dead); the other kinds had three dead groups in four and more. The held-out accuracy, greedily, went from .29 (interval .22 to .37) to .38 (.30 to .47): the two intervals overlap. Question
-# by question there is little doubt: 16 were won and 3 lost of 136, a gain of .10 with an interval of .03 to .16.Sampled at a temperature of 1, the same
+# by question there is little doubt: 16 were won and 3 lost of 136, a gain of .10 with an interval of .03 to .16. Sampled at a temperature of 1, the same
 # questions gave .13 before and .34 after (the next cell prints it): what is learnt first is to do reliably what the greedy answer could do before.
 #
 # The curve of that run is worth a look, because it misleads. Its steps earned .14, .20, .25, .14, .19, .38, .42, .50, .34, .22, .19, .00, .25 and .17: up, and then down again? With eight questions a step

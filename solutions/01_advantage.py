@@ -8,9 +8,9 @@
 # both, see what each costs, and find out when a group of answers has nothing to say.
 #
 # ```text
-# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
-#              4           4            1               2                3             4       notebook
-#                                   you are here
+# prompts → rollout → rewards → advantages → ratio, clip → KL → update ↺
+# notebook     4         4          1             2        3      4
+#                                  here
 # ```
 #
 # | | |

@@ -6,9 +6,9 @@
 # find three bugs that raise no error, and carry the loss from whole answers to single tokens.
 #
 # ```text
-# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
-#              4           4            1               2                3             4       notebook
-#                                                 you are here
+# prompts → rollout → rewards → advantages → ratio, clip → KL → update ↺
+# notebook     4         4          1             2        3      4
+#                                               here
 # ```
 #
 # | | |

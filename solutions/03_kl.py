@@ -8,9 +8,9 @@
 # objective of GRPO, and you can say what each of its terms does.
 #
 # ```text
-# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
-#              4           4            1               2                3             4       notebook
-#                                                                  you are here
+# prompts → rollout → rewards → advantages → ratio, clip → KL → update ↺
+# notebook     4         4          1             2        3      4
+#                                                         here
 # ```
 #
 # | | |

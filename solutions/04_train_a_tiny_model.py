@@ -8,9 +8,9 @@
 # than half a minute of computing it finds out by itself that thinking pays.
 #
 # ```text
-# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
-#              4           4            1               2                3             4       notebook
-#        you are here  you are here                                              you are here
+# prompts → rollout → rewards → advantages → ratio, clip → KL → update ↺
+# notebook     4         4          1             2        3      4
+#            here      here                                      here
 # ```
 #
 # | | |

@@ -7,9 +7,9 @@
 # bonus: there is nothing to write but what you bring along, no points, and nothing to hand in.
 #
 # ```text
-# prompts ─► rollout ─► rewards ─► advantages ─► ratio and clip ─► + beta x KL ─► update ─► and again
-#              4           4            1               2                3             4       notebook
-#               you are here: all of it, with a model of somebody else
+# prompts → rollout → rewards → advantages → ratio, clip → KL → update ↺
+# notebook     4         4          1             2        3      4
+# here: all of it, with a model of somebody else's
 # ```
 #
 # | | |

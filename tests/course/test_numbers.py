@@ -1,8 +1,8 @@
 """Every number of the prose is what a cell prints: it is looked for in the output and the code of its own section.
 
 A number counts if it has a decimal point, a percent sign or two digits. It is found where a number of the section, or of the last
-experiment before it, is the same once rounded to as many digits. Where a model was trained, whose run depends on the processor, they
-may differ by .1 or by a quarter.
+experiment before it, is the same once rounded to as many digits; after "about", within a tenth. Where a model was trained, whose run
+depends on the processor, they may differ by .1 or by a quarter.
 """
 
 import ast
@@ -56,8 +56,11 @@ def numbers(text):
 
 
 def claims(cell):
-    """The numbers of a cell of prose that say something."""
-    for written, number, half in numbers(NO_PROSE.sub(" ", cell.source)):
+    """The numbers of a cell of prose that say something; "about 24" is meant to a tenth."""
+    text = NO_PROSE.sub(" ", cell.source)
+    about = {m[1] for m in re.finditer(rf"\babout\s({NUMBER.pattern})", text)}
+    for written, number, half in numbers(text):
+        half = max(half, number / 10) if written in about else half
         if re.search(r"\.|%|percent", written) or sum(c.isdigit() for c in written) > 1:
             yield written, number, half
 

@@ -198,7 +198,7 @@ def scale(sizes: list[int], judged: int) -> None:
     notebook = next(nb for nb in read_course(ROOT / "solutions") if nb.name == NAME)
     runners = {"pool": [], "Ray": ["--ray", "local"]} if importlib.util.find_spec("ray") else {"pool": []}
     print(f"\n{'class   judged  by    each: wall s   CPU s   parent ms':58}", end=" ")
-    print("MiB: parent  largest   nothing new: wall s  CPU s   kB each: gradebook  files")
+    print("MiB: parent  largest   nothing new: wall s  CPU s   KiB each: gradebook files")
     for size in sizes:
         count = min(size, judged)
         hand_ins = texts(notebook, count + 5)

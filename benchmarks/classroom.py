@@ -1,14 +1,19 @@
-"""Grading a class: nbgrader as it comes against `grader grade`, on the same hand-ins, gradebook and feedback included.
+"""Grading a class: nbgrader as it comes against `grader grade`, then what a hand-in costs as the class grows, then a class gone wrong.
 
-`python -m benchmarks classroom [--sizes 16 100] [--students N] [--class 1000]`: hand-ins of notebook 2 for the comparison,
-then a class in which one hand-in of twenty is broken or hostile, all accounted for. Seconds of the clock and of the CPU,
-children included; the parent is the process that writes the gradebook, without what it takes when there is nothing to grade.
+`python -m benchmarks classroom [--sizes 16 100] [--scale 10 100 1000 10000] [--judged 100] [--class 1000]`: hand-ins of notebook 2,
+gradebook and feedback included. Of the classes of --scale, --judged hand-ins are judged and the others were before: their files,
+records and rows are there, copied from five that were. Where Ray is installed, `--ray local` grades the same hand-ins as the pool.
+In --class one hand-in of twenty is broken or hostile, all accounted for. CPU seconds include all children. The parent is the
+process that writes the gradebook; its seconds and memory are its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import ctypes
+import importlib.util
 import json
 import os
 import resource
@@ -36,6 +41,7 @@ from tests.judge.hands import HOSTILE_HAND_INS  # noqa: E402
 
 NAME = "02_grpo_loss"
 BIN = Path(sys.executable).parent
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def texts(notebook: Notebook, count: int) -> list[str]:
@@ -60,12 +66,19 @@ def submit(folder: Path, student: str, data: str | bytes) -> None:
 
 @dataclass
 class Cost:
-    """wall, cpu: seconds, children included. memory: MiB of the largest process so far. parent: CPU seconds without children."""
+    """wall, cpu: seconds, children included. parent: CPU seconds without children.
+
+    memory: MiB of the parent. largest: MiB of the largest process so far.
+    """
 
     wall: float
     cpu: float
-    memory: int
     parent: float = 0.0
+    memory: int = 0
+    largest: int = 0
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.wall - other.wall, self.cpu - other.cpu, self.parent - other.parent, self.memory, self.largest)
 
 
 def run(*command: str, cwd: Path) -> Cost:
@@ -75,15 +88,36 @@ def run(*command: str, cwd: Path) -> Cost:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment)
     if done.returncode not in (0, 2):
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    parent = float(done.stdout.rpartition("parent ")[2] or 0) if "parent " in done.stdout else 0.0
-    return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, after.ru_maxrss // 1024, parent)
+    wall = time.monotonic() - began
+    reap()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu, memory = done.stdout.rpartition("parent ")[2].split() if "parent " in done.stdout else (0, 0)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(wall, spent, float(cpu), int(memory) // 1024, after.ru_maxrss // 1024)
+
+
+def reap() -> None:
+    """Waits for what a command left behind (Ray's processes end after it), so that its CPU seconds count."""
+    deadline = time.monotonic() + 20
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while time.monotonic() < deadline:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                time.sleep(0.05)
+
+
+PROGRAM = """
+import re, sys, time
+from pathlib import Path
+from grader.cli import main
+main(sys.argv[1:])
+own = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
+print("parent", time.process_time(), own)
+"""
 
 
 def grader(*arguments: str) -> Cost:
-    """Runs a command of the grader's, which tells its own CPU seconds at the end."""
-    program = "import sys, time; from grader.cli import main; main(sys.argv[1:]); print('parent', time.process_time())"
-    return run(sys.executable, "-c", program, *arguments, cwd=ROOT)
+    """Runs a command of the grader's, which tells its own CPU seconds and memory at the end."""
+    return run(sys.executable, "-c", PROGRAM, *arguments, cwd=ROOT)
 
 
 def stock(folder: Path, hand_ins: list[str]) -> Cost:
@@ -98,38 +132,41 @@ def stock(folder: Path, hand_ins: list[str]) -> Cost:
         submit(folder, f"s{i:04}", text)
     graded = run(str(BIN / "nbgrader"), "autograde", NAME, cwd=folder)
     told = run(str(BIN / "nbgrader"), "generate_feedback", NAME, cwd=folder)
-    return Cost(graded.wall + told.wall, graded.cpu + told.cpu, max(graded.memory, told.memory))
+    return Cost(graded.wall + told.wall, graded.cpu + told.cpu)
 
 
-def ours(folder: Path, hand_ins: Mapping[str, str | bytes], others: int = 0) -> Cost:
-    """`grader grade` in a new class. others: how many students have been graded before."""
-    grader("new", str(folder))
-    fill(folder / "gradebook.db", others)
+def ours(folder: Path, hand_ins: Mapping[str, str | bytes], *options: str) -> Cost:
+    """`grader grade` with these hand-ins new in a class, which is made where there is none."""
+    if not folder.exists():
+        grader("new", str(folder))
     for student, data in hand_ins.items():
         submit(folder, student, data)
-    cost = grader("grade", str(folder), "--jobs", "2")
-    cost.parent -= grader("grade", str(folder)).parent
-    return cost
+    return grader("grade", str(folder), "--jobs", "2", *options)
 
 
-def fill(database: Path, students: int) -> None:
-    """Puts graded students into a gradebook, without files."""
-    with sqlite3.connect(database) as db:
-        ((assignment,),) = db.execute("select id from assignment where name = ?", [NAME])
-        ((notebook,),) = db.execute("select id from notebook where assignment_id = ?", [assignment])
-        cells = db.execute("select id, type from base_cell where notebook_id = ?", [notebook]).fetchall()
-        for i in range(students):
-            submitted, own = uuid.uuid4().hex, uuid.uuid4().hex
-            db.execute("insert into student (id) values (?)", [f"other{i:05}"])
-            row = [submitted, assignment, f"other{i:05}"]
-            db.execute("insert into submitted_assignment (id, assignment_id, student_id) values (?, ?, ?)", row)
-            row = [own, submitted, notebook]
-            db.execute("insert into submitted_notebook (id, assignment_id, notebook_id, flagged) values (?, ?, ?, 0)", row)
-            grades = [(uuid.uuid4().hex, own, cell) for cell, kind in cells if kind == "GradeCell"]
-            db.executemany("insert into grade (id, notebook_id, cell_id, auto_score, needs_manual_grade) values (?, ?, ?, 1.0, 0)", grades)
-            comments = [(uuid.uuid4().hex, own, cell) for cell, kind in cells if kind == "SolutionCell"]
-            db.executemany("insert into comment (id, notebook_id, cell_id) values (?, ?, ?)", comments)
+def copy(folder: Path, students: list[str], count: int) -> None:
+    """Adds students to a class: files, records and rows of the gradebook are those of the graded ones named, in turn."""
+    with sqlite3.connect(folder / "gradebook.db") as db:
+        for i in range(count):
+            model, student = students[i % len(students)], f"copy{i:05}"
+            for part in ("submitted", "autograded", "feedback", ".grader/handins"):
+                shutil.copytree(folder / part / model, folder / part / student)
+            db.execute("insert into student (id) values (?)", [student])
+            ((submission, *_),) = db.execute("select id from submitted_assignment where student_id = ?", [model])
+            ((notebook, *_),) = db.execute("select id from submitted_notebook where assignment_id = ?", [submission])
+            new, own = uuid.uuid4().hex, uuid.uuid4().hex
+            again(db, "submitted_assignment", f"id = '{submission}'", id=new, student_id=student)
+            again(db, "submitted_notebook", f"id = '{notebook}'", id=own, assignment_id=new)
+            for table in ("grade", "comment"):
+                again(db, table, f"notebook_id = '{notebook}'", notebook_id=own)
     db.close()
+
+
+def again(db: sqlite3.Connection, table: str, rows: str, **new: str) -> None:
+    """Inserts copies of rows of a table with other values in some columns; an id is drawn where none is given."""
+    names = [name for _, name, *_ in db.execute(f"pragma table_info({table})")]
+    values = [f"'{new[name]}'" if name in new else "lower(hex(randomblob(16)))" if name == "id" else name for name in names]
+    db.execute(f"insert into {table} ({', '.join(names)}) select {', '.join(values)} from {table} where {rows}")
 
 
 def spoiled(notebook: Notebook) -> list[str | bytes]:
@@ -140,19 +177,52 @@ def spoiled(notebook: Notebook) -> list[str | bytes]:
     return [data if isinstance(data, str | bytes) else json.dumps(data) for data in [*broken, *hostile]]
 
 
-def compare(sizes: list[int], others: int, with_stock: bool) -> None:
+def compare(sizes: list[int]) -> None:
     notebook = next(nb for nb in read_course(ROOT / "solutions") if nb.name == NAME)
-    if others:
-        print(f"{others} more students in the grader's gradebook")
-    print("hand-ins   nbgrader: wall s   CPU s   per min   grader: wall s   CPU s   per min   MiB   parent ms each   times per minute")
+    print("hand-ins   nbgrader: wall s   CPU s   per min   grader: wall s   CPU s   per min   times per minute")
     for count in sizes:
         hand_ins = texts(notebook, count)
         with tempfile.TemporaryDirectory() as scratch:
-            theirs = stock(Path(scratch) / "stock", hand_ins) if with_stock else Cost(float("nan"), float("nan"), 0)
-            mine = ours(Path(scratch) / "ours", {f"s{i:04}": text for i, text in enumerate(hand_ins)}, others)
+            theirs = stock(Path(scratch) / "stock", hand_ins)
+            mine = ours(Path(scratch) / "ours", {f"s{i:04}": text for i, text in enumerate(hand_ins)})
         rates = [60 * count / cost.wall for cost in (theirs, mine)]
         line = f"{count:8} {theirs.wall:18.1f} {theirs.cpu:7.1f} {rates[0]:9.1f} {mine.wall:16.1f} {mine.cpu:7.1f} {rates[1]:9.1f}"
-        print(f"{line} {mine.memory:5} {1000 * mine.parent / count:16.1f} {rates[1] / rates[0]:18.1f}", flush=True)
+        print(f"{line} {rates[1] / rates[0]:18.1f}", flush=True)
+
+
+def scale(sizes: list[int], judged: int) -> None:
+    """What a hand-in costs in classes of these sizes, without what it takes to look through the class, which stands beside it.
+
+    Five are graded before the clock starts, which works out the numbers of known mistakes, once a class.
+    """
+    notebook = next(nb for nb in read_course(ROOT / "solutions") if nb.name == NAME)
+    runners = {"pool": [], "Ray": ["--ray", "local"]} if importlib.util.find_spec("ray") else {"pool": []}
+    print(f"\n{'class   judged  by    each: wall s   CPU s   parent ms':58}", end=" ")
+    print("MiB: parent  largest   nothing new: wall s  CPU s   KiB each: gradebook files")
+    for size in sizes:
+        count = min(size, judged)
+        hand_ins = texts(notebook, count + 5)
+        for by, options in runners.items():
+            if by != "pool" and count < size:
+                continue  # what is left out differs by the parent alone, which is the same one
+            with tempfile.TemporaryDirectory() as scratch:
+                folder, first = Path(scratch) / "class", [f"first{i}" for i in range(5)]
+                ours(folder, dict(zip(first, hand_ins[count:], strict=True)))
+                copy(folder, first, size - count)
+                idle = grader("grade", str(folder))
+                cost = ours(folder, {f"s{i:05}": text for i, text in enumerate(hand_ins[:count])}, *options)
+                book = (folder / "gradebook.db").stat().st_size / (size + 5)
+                own = sum(on_disk(folder / part / "s00000") for part in ("submitted", "autograded", "feedback", ".grader/handins"))
+                own += on_disk(folder / ".grader" / "results") / (count + 5)
+            new = cost - idle
+            line = f"{size:5} {count:8}  {by:4} {new.wall / count:14.2f} {new.cpu / count:7.2f} {1000 * new.parent / count:11.1f}"
+            line += f" {cost.memory:19} {cost.largest:8} {idle.wall:21.1f} {idle.cpu:6.1f}"
+            print(f"{line} {book / 1024:20.1f} {own / 1024:6.1f}", flush=True)
+
+
+def on_disk(folder: Path) -> int:
+    """Bytes that a folder takes, by its blocks."""
+    return sum(512 * path.lstat().st_blocks for path in [folder, *folder.rglob("*")])
 
 
 def whole_class(count: int) -> None:
@@ -170,7 +240,7 @@ def whole_class(count: int) -> None:
     checks = [c for c in rows[0] if c and c.count("/") == 2 and c.startswith(NAME)]
     wrong = [r["student"] for r in rows if r["score"] and abs(float(r["score"]) - sum(float(r[c] or 0) for c in checks)) > 1e-9]
     print(f"\na class of {count}: {cost.wall:.0f} s of the clock, {cost.cpu:.0f} CPU s, {dict(kinds)}")
-    print(f"{cost.memory} MiB in the largest process, which may be that of a hostile hand-in")
+    print(f"{cost.memory} MiB in the parent, {cost.largest} in the largest process, which may be a hostile hand-in")
     print(f"students in grades.csv: {len({r['student'] for r in rows})}; sums that do not agree with their parts: {len(wrong)}")
     shutil.rmtree(folder.parent)
 
@@ -178,11 +248,16 @@ def whole_class(count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks classroom", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=[16, 100], help="hand-ins of the comparison (default: 16 100)")
-    parser.add_argument("--students", type=int, default=0, help="graded before and in the gradebook already (default: 0)")
-    parser.add_argument("--no-stock", action="store_true", help="leave nbgrader out, which takes 10 s and more a hand-in")
+    sizes = [10, 100, 1000, 10000]
+    parser.add_argument("--scale", type=int, nargs="*", default=sizes, help="hand-ins of classes that grow (default: 10 100 1000 10000)")
+    parser.add_argument("--judged", type=int, default=100, help="hand-ins that are judged of each of these at most (default: 100)")
     parser.add_argument("--class", type=int, default=1000, dest="size", help="hand-ins, broken ones among them (default: 1000; 0: none)")
     options = parser.parse_args()
-    compare(options.sizes, options.students, not options.no_stock)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # what a command leaves behind becomes a child of ours
+    if options.sizes:
+        compare(options.sizes)
+    if options.scale:
+        scale(options.scale, options.judged)
     if options.size:
         whole_class(options.size)
 

@@ -49,7 +49,8 @@ def jupyter():
 def serving(*arguments, cwd):
     command = [sys.executable, "-m", "jupyter", *arguments, "--no-browser", "--allow-root", "--port=0"]
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}  # the kernel chooses, as for a learner
-    with tempfile.NamedTemporaryFile() as log:  # a pipe that nobody reads would fill
+    with tempfile.NamedTemporaryFile() as log, tempfile.TemporaryDirectory() as home:  # a pipe that nobody reads would fill
+        environment["JUPYTERLAB_WORKSPACES_DIR"] = home  # the user's own would be opened again, with the notebooks of last time
         server = subprocess.Popen(command, cwd=cwd, env=environment, stdout=log, stderr=log)
         try:
             deadline, found = time.monotonic() + 300, None  # far more than it takes: a busy machine is no reason to fail

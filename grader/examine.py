@@ -145,7 +145,7 @@ def _seen(check: Cell, names: Mapping[str, Any], notebook: Notebook, name: str) 
         error, own = failure(check, names)
     if error is None:
         return _Seen()
-    prints, decimals = _evidence(error, own)
+    prints, decimals = evidence(error, own)
     file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
     inside = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     if inside:
@@ -158,13 +158,6 @@ def _seen(check: Cell, names: Mapping[str, Any], notebook: Notebook, name: str) 
         explained = meaning(type(error).__name__, str(error), shapes(notebook).get(check.exercise, {}), inside=bool(inside))
         message = "\n".join(filter(None, (message, explained)))
     return _Seen(f"On drawn inputs: {message}", hidden=True) if hidden else _Seen(message, prints, decimals)
-
-
-def _evidence(error: Exception, own: Mapping[str, Any]) -> tuple[list, int]:
-    try:
-        return evidence(error, own)
-    except Exception:  # something odd came out: nothing can be named by it
-        return [], 0
 
 
 def _explained(
@@ -206,7 +199,7 @@ def _visible_prints(checks: Sequence[Cell], names: Mapping[str, Any]) -> dict[st
     for check in checks:
         error, own = failure(check, names, hidden=False)
         if error:
-            prints[check.name] = next((way for way in _evidence(error, own)[0] if way[0]), NO_NUMBERS)
+            prints[check.name] = next((way for way in evidence(error, own)[0] if way[0]), NO_NUMBERS)
     return prints
 
 

@@ -2504,10 +2504,8 @@ def at_temperature(t):
     """A grpo_step whose batch was sampled at another temperature, while its log-probs are those at 1."""
     def update(policy, reference, optimizer, batch, **options):
         questions = batch["tokens"][:: run["answers"], :PROMPT]
-        tokens = sample(policy, questions, run["answers"], temperature=t, draw=torch.Generator(questions.device).manual_seed(int(batch["tokens"].sum())))
-        written = tokens[:, PROMPT:]
-        rewards = torch.tensor(accuracy(decode(written), [str(a) for a in totals(tokens).tolist()]), device=tokens.device)
-        return grpo_step(policy, reference, optimizer, batch | {"tokens": tokens, "mask": response_mask(written, EOS), "rewards": rewards}, **options)
+        draw = torch.Generator(questions.device).manual_seed(int(batch["tokens"].sum()))
+        return grpo_step(policy, reference, optimizer, collect(policy, questions, run["answers"], accuracy, temperature=t, draw=draw), **options)
 
     return update
 

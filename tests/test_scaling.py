@@ -14,8 +14,8 @@ import yaml
 
 from grader.course.source import ROOT
 from grader.course.trusted import namespace
-from tests.conftest import COURSE
-from tests.parity.trainers import missing, trl_defaults, verl_defaults
+from tests.conftest import COURSE, missing
+from tests.parity.trainers import trl_defaults, verl_defaults
 
 SCRIPT = ROOT / "examples/trl/train.py"
 PAGE = ROOT / "docs/scaling.md"

@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 
 from grader.classroom.atomic import write_atomically
-from grader.course.metadata import MACHINERY, identity
+from grader.course.metadata import MACHINERY, identity, unfolded
 from grader.course.source import KINDS, Cell, CourseError, Notebook
 from grader.feedback.table import keep_in
 from grader.intake.match import Submission, read_submission
@@ -36,11 +36,11 @@ def autograde(path: Path, source: Path, results: Path, *, allow_no_jail: bool = 
 
     source: the class's own notebook. results: the folder of results. Raises Unreadable, CourseError, JailError and OSError.
     """
-    data = path.read_bytes()
-    file = results / f"{result_id(data, source)}.json"
+    data, master = path.read_bytes(), read_master(source)
+    file = results / f"{_result_id(data, master)}.json"
     kept = load_result(file)
     keep_tables(results.parent)
-    result, nb = autograde_bytes(data, path.name, source.read_bytes(), source, kept, allow_no_jail=allow_no_jail)
+    result, nb = autograde_bytes(data, path.name, master.data, source, kept, allow_no_jail=allow_no_jail)
     if result is not kept:
         write_atomically(file, result.to_json())
     return result, nb
@@ -53,7 +53,7 @@ def autograde_bytes(
 
     where: that lies with the class. kept: the result, where there is one. Raises Unreadable, CourseError, JailError and OSError.
     """
-    master = _read_master(source, where)
+    master = _master(source, where)
     submission = read_submission(data, filename, [master.notebook])
     result = kept or _warm_judge(allow_no_jail).judge(submission)
     return result, _autograded(master.key, submission, result, _result_id(data, master))
@@ -76,8 +76,9 @@ def _warm_judge(allow_no_jail: bool) -> Judge:
 
 @dataclass(frozen=True)
 class Master:
-    """A class's own source notebook. key: the file, without outputs. notebook: what it says. digest: of its bytes."""
+    """A class's own source notebook. data: the file. key: the same, without outputs. notebook: what it says. digest: of the data."""
 
+    data: bytes
     key: NotebookNode
     notebook: Notebook
     digest: bytes
@@ -85,11 +86,17 @@ class Master:
 
 def read_master(source: Path) -> Master:
     """Raises CourseError and OSError."""
-    return _read_master(source.read_bytes(), source)
+    stat = source.stat()
+    return _read_master(source, stat.st_mtime_ns, stat.st_size)
 
 
 @functools.lru_cache(maxsize=32)
-def _read_master(data: bytes, source: Path) -> Master:
+def _read_master(source: Path, modified: int, size: int) -> Master:
+    return _master(source.read_bytes(), source)
+
+
+@functools.lru_cache(maxsize=32)
+def _master(data: bytes, source: Path) -> Master:
     try:
         key = nbformat.reads(data.decode(), as_version=4)
     except (ValueError, nbformat.ValidationError) as e:
@@ -97,7 +104,7 @@ def _read_master(data: bytes, source: Path) -> Master:
     for cell in key.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    return Master(key, from_key(key, source.stem, source), hashlib.sha256(data).digest())
+    return Master(data, key, from_key(key, source.stem, source), hashlib.sha256(data).digest())
 
 
 def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
@@ -114,7 +121,7 @@ def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
             exercise = known.name
         if kind in KINDS or kind == "text":
             belongs_to = exercise if kind == "check" else known.name
-            text = cell.source.replace("# @title ", "# ", 1) if kind == "check" else cell.source  # as it was before it was folded
+            text = unfolded(cell.source) if kind == "check" else cell.source
             cells.append(Cell(kind, known.name, text, cell.cell_type == "markdown", int(known.points), belongs_to))
     return Notebook(name, tuple(cells))
 

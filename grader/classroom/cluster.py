@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from grader.classroom.atomic import write_atomically
-from grader.classroom.autograding import autograde_bytes, keep_tables, load_result, result_id, version
+from grader.classroom.autograding import autograde_bytes, keep_tables, load_result, read_master, result_id, version
 from grader.classroom.pool import AHEAD, KILLED, TRIES, Answer, T, Work, answer_of
 from grader.judge.verdict import Result
 from grader.sandbox.jail import JailError
@@ -58,7 +58,7 @@ def judged(
                 file = results / f"{result_id(data, source)}.json"
                 kept = load_result(file)
                 if source not in sources:
-                    sources[source] = ray.put(source.read_bytes())
+                    sources[source] = ray.put(read_master(source).data)
                 task = judge.remote(version(), data, path.name, sources[source], source, kept, allow_no_jail)
                 running[task] = item, file, kept
             for task in ray.wait(list(running), timeout=PATIENCE)[0]:

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.preprocessors import CheckCellMetadata, ClearHiddenTests, ClearOutput, ClearSolutions, ComputeChecksums, LockCells
 
-from grader.course.metadata import MACHINERY, MACHINERY_SOURCES, cell_metadata, identity
+from grader.course.metadata import FORM, MACHINERY, MACHINERY_SOURCES, cell_metadata, identity
 from grader.course.source import ROOT, Cell, Notebook
 
 STEPS = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeChecksums, ClearHiddenTests, ComputeChecksums, CheckCellMetadata)
@@ -36,7 +36,7 @@ def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
     ]
     for check in rest:
         if identity(check).kind == "check":
-            check.source = check.source.replace("# ", "# @title ", 1)
+            check.source = check.source.replace("# ", FORM, 1)
             _folded(check)
     return new_notebook(
         cells=[first, opening, speaks, *rest, closing, score] if notebook.graded else [first, launch, *rest],
@@ -91,7 +91,7 @@ def _cell(kind: str, name: str, source: str, *, id: str = "", markdown: bool = F
 
 
 def _folded(cell: NotebookNode) -> NotebookNode:
-    """Shown as its first line where the platform folds: JupyterLab and VS Code by the first entry, Colab by the second and "# @title"."""
+    """Shown as its first line where the platform folds: JupyterLab and VS Code by the first entry, Colab by the second and FORM."""
     cell.metadata.update(jupyter={"source_hidden": True}, cellView="form")
     return cell
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 MACHINERY = "machinery"  # the kind of the cells that no source text holds: opening, feedback, closing, score
+FORM = "# @title "  # begins a folded cell: Colab shows what follows as its title
 MACHINERY_SOURCES = {  # "" where it is prose, or packed and different in each notebook
     "opening": "",
-    "feedback": "# @title Feedback: run this cell once. After each check it says what is right and which mistake it looks like.",
+    "feedback": FORM + "Feedback: run this cell once. After each check it says what is right and which mistake it looks like.",
     "closing": "",
     "score": "feedback.score()",
 }
@@ -63,6 +64,11 @@ def cell_metadata(kind: str, name: str, points: int = 0) -> dict[str, Any]:
 def notebook_name(document: Mapping[str, Any]) -> str:
     """The course's notebook that a file says it is ("" where it says nothing)."""
     return _text(_dict(_dict(document.get("metadata")).get("grader")).get("notebook"))
+
+
+def unfolded(source: str) -> str:
+    """The text of a cell as it was before its title became that of a form."""
+    return source.replace(FORM, "# ")
 
 
 def _text(value: object) -> str:

@@ -99,10 +99,7 @@ class Feedback:
 
     def named(self, check, exercise, error):
         """What the checks of the exercise gave so far is explained by: a function that it calls, or known mistakes."""
-        try:
-            self.seen[check], self.decimals[check] = evidence(error, self.shell.user_ns)
-        except Exception:  # an odd thing came out; the check's own message says what
-            self.seen[check] = []
+        self.seen[check], self.decimals[check] = evidence(error, self.shell.user_ns)
         failed = {of for name, of, _ in self.checks.values() if of != exercise and self.passed.get(name) is False}
         if causes := failed & self.used(exercise):
             return [f"{exercise} calls {min(causes)}, which fails a check of its own: begin there."]

@@ -73,10 +73,8 @@ def grpo_objective(
     weight, advantage = log_ratio.exp(), advantages[:, None]
     surrogate = _surrogate(weight, advantage, clip_range, bound).masked_fill(~mask, 0.0)
     kl = _k3(new - ref, k3) * (weight if k3 == "weighted" else 1)
-    per_token, answers = (
-        -surrogate + (0 if k3 == "watched" else beta) * kl,
-        (len(mask) if empty == "counted" else (length > 0).sum().clamp_min(1)),
-    )
+    per_token = -surrogate + (0 if k3 == "watched" else beta) * kl
+    answers = len(mask) if empty == "counted" else (length > 0).sum().clamp_min(1)
     match mean or aggregate:
         case "sequence":
             loss = (per_token.sum(1, keepdim=True) / length.clamp_min(1)).sum() / answers

@@ -59,12 +59,17 @@ def dimensions(value):
 def evidence(error, names):
     """What a check had when it failed: its fingerprints, in the order of their weight, and how many distinct decimals they hold.
 
-    error: what the check raised. names: its variables. Returns ([], 0) where it broke off without numbers.
+    error: what the check raised. names: its variables. Returns ([], 0) where it broke off without numbers, or an odd thing came out.
     The fingerprints are of `got`, then of `got` and the words of its assert; without a `got`, of what the helper that
     raised was given and the words.
     """
-    if not isinstance(error, AssertionError):
+    try:
+        return _evidence(error, names) if isinstance(error, AssertionError) else ([], 0)
+    except Exception:  # of a value that cannot be looked at: nothing is named by it
         return [], 0
+
+
+def _evidence(error, names):
     words = "".join(c for c in str(error) if c.isalpha())
     if "got" in names:
         value = names["got"]

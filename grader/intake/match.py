@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from grader.course.metadata import MACHINERY, MACHINERY_SOURCES
+from grader.course.metadata import MACHINERY, MACHINERY_SOURCES, unfolded
 from grader.course.source import Cell, Notebook
 from grader.intake.notebook_file import RawCell, RawNotebook, Unreadable, read_file
 from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, same_code, sole_function
@@ -245,4 +245,4 @@ def _visible(cell: Cell) -> str:
 
 
 def _lines(source: str) -> set[str]:
-    return {line.strip().replace("# @title ", "# ") for line in source.splitlines() if line.strip()}  # a check's, as it is built
+    return {line.strip() for line in unfolded(source).splitlines() if line.strip()}

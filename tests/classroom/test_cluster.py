@@ -1,7 +1,6 @@
 """A class graded on a Ray cluster: a head and two workers, each of processes of its own, one of which dies in the middle."""
 
 import contextlib
-import importlib.util
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from grader.classroom.gradebook import ClassGradebook
 from grader.course.source import ROOT
 from grader.sandbox.jail import JailError
 from tests.classroom.toy import hand_in_bytes, put, toy_course
+from tests.conftest import missing
 
 CLASS = 8
 
@@ -73,9 +73,8 @@ def kill(processes):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    if not importlib.util.find_spec("ray"):
-        assert "CI" not in os.environ, "Ray is missing, and this must not be skipped here"
-        pytest.skip("Ray is not installed: pip install --constraint constraints.txt -e '.[cluster]'")
+    if why := missing("ray", "make extras"):
+        pytest.skip(why)
     cluster = Cluster(tmp_path_factory.mktemp("home"))
     try:
         for _ in range(2):

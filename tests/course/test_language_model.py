@@ -4,9 +4,7 @@ What it does to a real model is told in its text, as it was measured.
 """
 
 import dataclasses
-import importlib.util
 import math
-import os
 import threading
 
 import nbformat
@@ -17,16 +15,13 @@ import torch
 from grader.course.source import ROOT
 from grader.course.trusted import execute
 from grader.feedback.release import answered
-from tests.conftest import EVERY_NOTEBOOK
+from tests.conftest import EVERY_NOTEBOOK, missing
 from tests.course.test_notebooks import errors, printed, run_alone
 
 NAME = "05_language_model"
 NEEDED = ("transformers", "reasoning-gym", "math-verify")
-missing = [package for package in NEEDED if importlib.util.find_spec(package.replace("-", "_")) is None]
-pytestmark = [
-    pytest.mark.thorough,
-    pytest.mark.skipif(bool(missing) and "CI" not in os.environ, reason=f"{', '.join(missing)} not installed: make extras"),
-]
+MISSING = next(filter(None, (missing(package.replace("-", "_"), "make extras") for package in NEEDED)), "")
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 SETTINGS = '"preset": "auto"', '"preset": "tiny_random"'
 
 

@@ -7,8 +7,8 @@ import torch
 
 from grader.course.trusted import namespace
 from grader.feedback import conventions
-from tests.conftest import COURSE
-from tests.parity.trainers import missing, trl_advantages, trl_defaults, trl_loss, trl_trainer
+from tests.conftest import COURSE, missing
+from tests.parity.trainers import trl_advantages, trl_defaults, trl_loss, trl_trainer
 
 MISSING = missing("trl", "pip install -e '.[bench]'")
 pytestmark = [

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from grader.feedback import conventions
+from tests.conftest import missing
 from tests.parity.test_trl import batch, key, value_and_gradient
-from tests.parity.trainers import missing, verl_core, verl_defaults
+from tests.parity.trainers import verl_core, verl_defaults
 
 MISSING = missing("verl", "pip install --no-deps verl: what is tested needs no Ray") or missing("transformers", "pip install -e '.[bench]'")
 pytestmark = [

@@ -2,18 +2,12 @@
 
 import dataclasses
 import importlib.util
-import os
 import sys
 import types
 from pathlib import Path
 
 import torch
 import yaml
-
-
-def missing(library: str, how: str) -> str:
-    """Why a library's tests are left out, or nothing; in CI they never are."""
-    return "" if importlib.util.find_spec(library) or os.environ.get("CI") else f"{library} is not installed ({how})"
 
 
 def trl_defaults() -> dict:

@@ -242,7 +242,7 @@ print(f"loaded in {time.perf_counter() - began:.0f} s; {memory():.1f} GB held so
 #
 # A model this small needs to be shown what an answer looks like. One worked example goes before each question (*one-shot*), and the example already
 # tells a trick: it writes the sum with its result, as any page of arithmetic does, and only then fills in the tag. Asked for the tag at
-# once, the same model is nearly always wrong (.06 against .75 right on 32 sums of two digits, answered greedily after two examples).
+# once, the same model is nearly always wrong (.06 against .75 right on 32 sums of two one-digit numbers, answered greedily after two examples).
 
 # %% given questions
 KINDS = {
@@ -612,15 +612,16 @@ some = [q for kind in KINDS[run["tasks"]] for q in draw_questions(kind, 1, held_
 gallery(base, some)
 
 # %% [markdown]
-# It can add small numbers and it is careless: at a temperature of 1 it forgets the tag, goes on talking, slips. None of this is a thing
-# that it cannot do better; look at its greedy answers. It is the state in which reinforcement learning finds something to do.
+# It can add small numbers and it is careless: at a temperature of 1 it forgets the tag, goes on talking, slips. On the smallest sums it can do
+# better, as its greedy answers show; on the larger ones those are wrong, too. It is the state in which reinforcement learning finds something to do.
 #
 # ## Which questions are in reach?
 #
 # A group whose answers all earn the same has advantages of 0 and teaches nothing (notebook 1 called it a zero-variance group, here dead group). So before the run we measure:
 # a few questions of each kind, a group of answers to each, and the share of groups without variance. A kind is **in reach** where at most seven in ten
 # groups are dead, and the run trains on these kinds. The choice is made by kind, on questions of the training part. To choose single questions by
-# how they were answered would be easier, and the held-out ones could then not be chosen alike.
+# how they were answered would be easier, and the held-out ones could then not be chosen alike. A share of .6 that was measured on eight groups, as `a_few_steps` does, has a standard error of .17:
+# where it is near the line, chance chooses, too.
 #
 # **Guess** which of the kinds will be in reach, and what would happen to a run on the others.
 
@@ -690,7 +691,7 @@ for text in ("<answer>12</answer>", "<answer>6+6</answer>", "I think that it is 
 # `update` below is your `grpo_step` with two differences: the log-probabilities come from `answer_log_probs`, and the batch is split into parts of a few questions whose gradients
 # add up, each weighed by its share of the answers. The advantages come from the whole batch, before the split.
 #
-# `train` draws questions, samples, decodes, pays and updates, and keeps a diary. Everything that is written down in a step crosses from the device in one piece.
+# `train` draws questions, each kind in its turn, samples, decodes, pays and updates, and keeps a diary. Everything that is written down in a step crosses from the device in one piece.
 #
 # **Before you run it**: what will rise first, the share of answers that close their tag, or the accuracy of those that do? What will become of the length?
 
@@ -848,14 +849,15 @@ won, lost = (sum(a - b == sign for b, a in zip(right["before"], right["after"]))
 print("difference {:+.2f}, 95 % interval {:+.2f} to {:+.2f}".format(*gain(right["before"], right["after"])), f"({won:.0f} questions won, {lost:.0f} lost, of {len(truths)})")
 
 # %% [markdown]
-# **Measured** (14 of the 24 steps, stopped by hand; two cores, shared, `bfloat16`): 14 to 80 seconds a step, as others left us the cores, and 6.7 GB. In reach were sums of two digits (.55 right, no dead group)
+# **Measured** (14 of the 24 steps, stopped by hand; two cores, shared, `bfloat16`): 14 to 80 seconds a step, as others left us the cores, and 6.7 GB. In reach were sums of two one-digit numbers (.55 right, no dead group)
 # and of three (.10 right, .44 dead); the other kinds had three dead groups in four and more. The held-out accuracy, greedily, went from .29 (interval .22 to .37) to .38 (.30 to .47): the two intervals overlap. Question
 # by question there is little doubt: 16 were won and 3 lost of 136, a gain of .10 with an interval of .03 to .16. Sampled at a temperature of 1, the same
 # questions gave .13 before and .34 after (the next cell prints it): what is learnt first is to do reliably what the greedy answer could do before.
 #
-# The curve of that run is worth a look, because it misleads. Its steps earned .14, .20, .25, .14, .19, .38, .42, .50, .34, .22, .19, .00, .25 and .17: up, and then down again? With eight questions a step
-# the mixture decides. Steps 11 to 14 happened to draw not one of the sums of two digits, and on those of three their mean of .15 is more than the .10 of before. Whoever had
-# judged by the reward would have turned down the learning rate. Two remedies: larger batches, or the same number of questions of each kind in every step.
+# The curve of that run is worth a look, because it misleads. Its steps earned .14, .20, .25, .14, .19, .38, .42, .50, .34, .22, .19, .00, .25 and .17: up, and then down again? That run drew its eight questions
+# a step by chance, and the mixture decided. Steps 11 to 14 happened to draw not one of the sums of two numbers, and on those of three their mean of .15 is more than the .10 of before. Whoever had
+# judged by the reward would have turned down the learning rate. Two remedies: larger batches, and kinds that take turns. `train` now does the second: in every step each kind
+# has the same number of questions, give or take one.
 #
 # ## What the independent verifier and the curves say
 #
@@ -931,12 +933,11 @@ gallery(fooled, some, reward=lenient)
 print("\n".join(read_curves(hacked)) or "Nothing in these curves looks ill.")
 
 # %% [markdown]
-# **Measured** in another run than the cell's (18 steps at a constant rate of 5e-5, on sums of three and four digits and of two two-digit numbers): the reward
+# **Measured** in another run than the cell's (18 steps at a constant rate of 5e-5, on sums of three and four one-digit numbers and of two two-digit ones): the reward
 # rose from about .25 to .6 at steps 8 and 13, while your verifier would have paid next to nothing from the fourth step on, and math-verify found no more right answers than before. The answers grew to fill
 # the room they have (from 21 to nearly 24 tokens of 24), because each further number is another ticket: `6 + 0 = 15 + 15\n15 + 15 = 22.` was paid for the 6 that it had copied from the question.
 # Then the reward fell, too, to between .1 and .2: the KL stood at .5 nats per token, and what was left was babble. Nothing in the reward said so while it rose; the second verifier, the
 # length and one look at samples did.
-#
 #
 # ## Keep the model
 #

@@ -32,7 +32,8 @@ def test_the_workflow_may_only_read_and_its_checks_come_from_elsewhere():
 @pytest.fixture
 def run(tmp_path):
     """The last step, with `files` in the student's repository: exit status, summary, what was said."""
-    assert shutil.which("jq"), "jq, which GitHub's runners have, is missing here"
+    if not shutil.which("jq") and not os.environ.get("CI"):
+        pytest.skip("jq, which GitHub's runners have, is not installed")
     grader = tmp_path / "bin" / "grader"
     grader.parent.mkdir()
     grader.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m grader "$@"\n')
@@ -60,7 +61,7 @@ def test_the_table_has_a_row_for_each_check_whatever_the_learner_wrote(run):
     rows = [line for line in summary.splitlines() if line.startswith(("| ✓", "| ✗", "| –"))]
     assert len(rows) == len(ADVANTAGE.of_kind("check", "answer"))
     assert all(row.replace("\\|", "").count("|") == 6 for row in rows)
-    assert "a \\| b &lt;script> &amp; c" in summary and "It looks like this" in summary
+    assert "a \\| b &lt;script> &amp; c" in summary and summary.count("It looks like this") == 1
     assert "broken.ipynb: the file breaks off" in summary and "broken.ipynb" in said
 
 

@@ -91,24 +91,25 @@ def _submission(folder: Path, notebooks: Sequence[Notebook]) -> Submission:
 
 def gradescope_results(result: Result) -> dict[str, Any]:
     """A test for each check, in the words of `grader check`; what is said of a hidden test tells nothing of it."""
-    exercises = list(dict.fromkeys(verdict.exercise for verdict in result.checks))
-    tests = []
-    for verdict in result.checks:
-        if verdict.points is not None:
-            own = [other.check for other in result.checks if other.exercise == verdict.exercise]
-            number = f"{exercises.index(verdict.exercise) + 1}.{own.index(verdict.check) + 1}"
+    tests: list[dict[str, Any]] = []
+    checks = [verdict for verdict in result.checks if verdict.points is not None]
+    for number, exercise in enumerate(dict.fromkeys(verdict.exercise for verdict in checks), 1):
+        told: set[str] = set()  # a mistake that fails several checks is explained once
+        for place, verdict in enumerate([verdict for verdict in checks if verdict.exercise == exercise], 1):
+            said, *about = verdict.message.split("\n")
             tests.append(
                 {
-                    "number": number,
-                    "name": f"{verdict.exercise}: {verdict.title}",
+                    "number": f"{number}.{place}",
+                    "name": f"{exercise}: {verdict.title}",
                     "score": verdict.points,
                     "max_score": verdict.max_points,
                     "status": "passed" if verdict.passed else "failed",
-                    "output": verdict.message,
+                    "output": "\n".join([said, *(line for line in about if line not in told)]),
                     "output_format": "text",
                     "visibility": "visible",
                 }
             )
+            told.update(about)
     waiting = [f"{verdict.title} ({verdict.max_points} points)" for verdict in result.checks if verdict.points is None]
     lines = [f"{result.points:g} of {result.max_points} points of {result.notebook}."]
     lines += [f"Written answers wait for a person: {', '.join(waiting)}."] if waiting else []

@@ -160,6 +160,12 @@ def test_results_say_what_holds_and_nothing_of_what_is_hidden(autograder, course
     assert "secret_draw" not in text and "SEED" not in text
 
 
+def test_a_mistake_that_fails_several_checks_is_explained_once():
+    verdicts = [Verdict("double", name, name, 0.0, 1, False, f"{name} fails.\nIt looks like this: x.") for name in "abc"]
+    outputs = [test["output"] for test in gradescope.gradescope_results(Result("01_double", tuple(verdicts), ()))["tests"]]
+    assert outputs == ["a fails.\nIt looks like this: x.", "b fails.", "c fails."]
+
+
 def test_a_link_to_the_answer_key_is_no_hand_in(autograder, run):
     key = autograder / "source/notebooks/01_double.ipynb"
     (autograder / "submission/a.ipynb").symlink_to(key)

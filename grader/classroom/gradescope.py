@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not layers().holds and not options.no_jail:
             raise JailError(NO_JAIL)
         write_atomically(results, json.dumps(_graded(root / "submission", notebooks, options.no_jail), ensure_ascii=False, indent=1))
-    except (CourseError, JailError) as e:
-        print(f"grader: {e}")
+    except (CourseError, JailError, OSError) as e:
+        print(f"grader: {f'{e.filename}: {e.strerror}' if isinstance(e, OSError) else e}")
         return 1
     return 0
 

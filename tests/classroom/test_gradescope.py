@@ -187,6 +187,14 @@ def test_without_a_jail_there_is_no_score_unless_that_was_exported(autograder, d
     assert results["score"] == 3
 
 
+def test_a_disk_that_refuses_gives_a_sentence_and_no_traceback(autograder, course, run, capsys):
+    (autograder / "submission/a.ipynb").write_bytes(hand_in_bytes(course[0]))
+    (autograder / "results").rmdir()
+    (autograder / "results").write_text("no folder")
+    assert gradescope.main([str(autograder)]) == 1
+    assert re.fullmatch(r"grader: .*results.json: Not a directory\n", capsys.readouterr().out)
+
+
 def test_a_zip_for_one_notebook_takes_no_other(directory, course, run, tmp_path):
     root = unpacked(directory, tmp_path / "square", "--notebook", "02_square")
     (root / "submission/a.ipynb").write_bytes(hand_in_bytes(course[0]))

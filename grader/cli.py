@@ -100,6 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page on the class: scores, checks, mistakes, hand-ins that are nearly the same")
     report.set_defaults(command=lambda o: _class(lambda c: c.report(o.directory)))
 
+    export = commands.add_parser("export", help="make what another platform grades with: an autograder for Gradescope")
+    export.set_defaults(command=_export)
+    export.add_argument("platform", choices=("gradescope",))
+    export.add_argument("directory", type=Path, metavar="DIR")
+    export.add_argument("out", type=Path, metavar="OUT.zip")
+    export.add_argument("--notebook", default="", metavar="NAME", help="take this notebook alone (default: whichever is handed in)")
+    export.add_argument("--no-jail", action="store_true", help="grade without a jail, too: a hand-in can then write its own score")
+
     for command in (new, collect, grade, report):
         command.add_argument("directory", type=Path, metavar="DIR")
     collect.add_argument("paths", type=Path, nargs="+", metavar="PATH")
@@ -191,6 +199,15 @@ def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
     except commands.ClassError as e:
         return _refuse(e)
     return 2 if isinstance(refused, list | tuple) and refused else 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from grader.classroom import autograder_zip
+
+    def export(_: ModuleType) -> None:
+        autograder_zip.export_gradescope(options.directory, options.out, notebook=options.notebook, allow_no_jail=options.no_jail)
+
+    return _class(export)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -54,6 +54,9 @@ c = get_config()  # noqa: F821
 configure(c)  # the judge grades: in `grader grade`, in `nbgrader autograde` and behind the formgrader's button
 c.CourseDirectory.root = os.path.dirname(os.path.abspath(__file__))
 
+# On a JupyterHub, the name of this course in nbgrader's exchange; no two courses of a hub may share one.
+c.CourseDirectory.course_id = {course!r}
+
 # A hand-in after its due date (set it in the formgrader, extensions too) loses nothing unless you say so:
 # c.LateSubmissionPlugin.penalty_method = "zero"
 # or a rule of your own, a class with late_submission_penalty(self, student_id, score, total_seconds_late):
@@ -88,7 +91,7 @@ def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
                     key = answer_key(notebook.with_seed(seed), following)
                     write_atomically(source, to_text(go_on_after_errors(key)))
             if not cls.config.exists():
-                write_atomically(cls.config, CONFIG)
+                write_atomically(cls.config, CONFIG.format(course=directory.resolve().name))
             _make_gradebook(cls)
             _assign(cls, _config(cls), say)
 

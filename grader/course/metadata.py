@@ -8,9 +8,10 @@ from typing import Any
 
 MACHINERY = "machinery"  # the kind of the cells that no source text holds: opening, feedback, closing, score
 FORM = "# @title "  # begins a folded cell: Colab shows what follows as its title
+SPEAKS = "Feedback: run this cell once. After each check it says what is right and which mistake it looks like."
 MACHINERY_SOURCES = {  # "" where it is prose, or packed and different in each notebook
     "opening": "",
-    "feedback": FORM + "Feedback: run this cell once. After each check it says what is right and which mistake it looks like.",
+    "feedback": FORM + SPEAKS,
     "closing": "",
     "score": "feedback.score()",
 }

@@ -28,8 +28,8 @@ FRAMING = {name: (ROOT / "solutions" / f"{name}.md").read_text(encoding="utf-8")
 STEPS = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeChecksums, ClearHiddenTests, ComputeChecksums, CheckCellMetadata)
 
 
-def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
-    """The nbgrader source of a notebook, answers and hidden tests in it. feedback: the source of its feedback cell.
+def answer_key(notebook: Notebook, feedback: str, pictures: str = "") -> NotebookNode:
+    """The nbgrader source of a notebook, answers and hidden tests in it. feedback, pictures: the sources of these cells ("": none).
 
     A notebook that is not graded has none of the cells about checks, points and handing in.
     """
@@ -41,6 +41,7 @@ def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
         for name, text in FRAMING.items()
     )
     speaks, score = _folded(_cell(MACHINERY, "feedback", feedback)), _cell(MACHINERY, "score", MACHINERY_SOURCES["score"])
+    draws = [_folded(_cell(MACHINERY, "pictures", pictures))] if pictures else []
     first, *rest = [
         _cell(cell.kind, cell.name, cell.source, id=id, markdown=cell.markdown, points=cell.points) for cell, id in with_ids(notebook)
     ]
@@ -49,7 +50,7 @@ def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
             check.source = check.source.replace("# ", FORM, 1)
             _folded(check)
     return new_notebook(
-        cells=[first, opening, speaks, *rest, closing, score] if notebook.graded else [first, launch, *rest],
+        cells=[first, opening, *draws, speaks, *rest, closing, score] if notebook.graded else [first, launch, *draws, *rest],
         metadata={
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},

@@ -78,11 +78,15 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook of the course. name: the file's stem, such as "02_grpo_loss". language: such as "zh_CN" ("": English)."""
+    """A notebook of the course.
+
+    name: the file's stem, such as "02_grpo_loss". language: such as "zh_CN" ("": English). english: what it was translated from.
+    """
 
     name: str
     cells: tuple[Cell, ...]
     language: str = ""
+    english: Notebook | None = None
 
     @property
     def path(self) -> str:

@@ -14,6 +14,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from grader.course.source import HIDDEN, ROOT, SOLUTION, Cell
 
@@ -21,7 +22,8 @@ BLOCK = re.compile(r"^ *```.*?^ *```[^\n]*|(?:^(?! *```)[^\n]*\S[^\n]*(?:\n|\Z))
 ITEM = re.compile(r"\s*(?:[-*+] |\d+\. |#+ )(?:\[ \] )?|\s*(?=[|<])")  # begins a text of its own inside a block
 MARKS = re.compile(r"`[^`]*`|\${1,2}[^$]+\${1,2}|</?\w[^>]*>|\]\([^)]*\)|https?://\S+|\{\w+\}")  # code, formulas, tags, addresses: no words
 KEPT = re.compile(r"`[^`\n]+`|\$[^$]+\$|\]\([^)]*\)|https?://[^\s)]+|data-checks=\"[^\"]*\"")
-STRING = re.compile(r"'[^']*'|\"[^\"]*\"")
+QUOTED = r"""(?:'[^']*'|"[^"]*")"""
+STRING = re.compile(rf"(?:(?<=^{{)|(?<=else )){QUOTED}|{QUOTED}(?= (?:if|\*) |\.join\()")  # in a field, and words: no key
 WORD = re.compile(r"[^\W\d_]{2,}")
 LITERAL = re.compile(r"""(?P<prefix>[rRfFuU]*)(?P<quote>\"{3}|'{3}|"|')(?P<body>(?:\\.|(?!(?P=quote)).)*)(?P=quote)""", re.DOTALL)
 SHOWN = {"print", "text", "annotate", "label", "title", "suptitle", "description", "placeholder", "tooltip"}
@@ -104,7 +106,11 @@ def _comments(source: str) -> Iterator[Text]:
         indent = " " * (start - source.rfind("\n", 0, start) - 1)
         words = "\n".join(source[a:b].lstrip("#").removeprefix(" ") for _, a, b, _ in group)
         if WORD.search(words):
-            yield Text(start, end, words, lambda new, indent=indent: f"\n{indent}".join(f"# {line}".rstrip() for line in new.split("\n")))
+            yield Text(start, end, words, functools.partial(_commented, indent=indent))
+
+
+def _commented(words: str, indent: str) -> str:
+    return f"\n{indent}".join(f"# {line}".rstrip() for line in words.split("\n"))
 
 
 def _strings(source: str, docstrings: bool) -> Iterator[Text]:
@@ -240,3 +246,27 @@ def kept(words: str, formatted: bool = False) -> list[str]:
         words = words.replace(field, "", 1)
     marks = (re.sub(r"\\(text|operatorname)\{[^}]*\}", "", mark) for mark in KEPT.findall(words))
     return sorted([*(STRING.sub("''", field) for field in parts), *marks])
+
+
+def way_back(words: str, translation: str, formatted: bool) -> tuple[str, str]:
+    """A pattern that finds what a translation gives when it runs, and what to put in its place to have the English (see re.sub)."""
+    if not formatted:
+        return re.escape(translation), words.replace("\\", r"\\")
+    theirs = [STRING.sub("''", field) for field in fields(translation)]
+    places = []
+    for field in fields(words):
+        places.append(theirs.index(STRING.sub("''", field)) + 1)
+        theirs[places[-1] - 1] = ""  # each once
+    pattern = "(.*?)".join(re.escape(_plain(part)) for part in _between(translation))
+    first, *rest = (_plain(part).replace("\\", r"\\") for part in _between(words))
+    return pattern, first + "".join(f"\\g<{place}>{part}" for place, part in zip(places, rest, strict=True))
+
+
+def _between(words: str) -> list[str]:
+    """What stands before, between and behind the fields of an f-string's words."""
+    places = [(0, 0), *_fields(words), (len(words), len(words))]
+    return [words[b:c] for (_, b), (c, _) in pairwise(places)]
+
+
+def _plain(part: str) -> str:
+    return part.replace("{{", "{").replace("}}", "}")

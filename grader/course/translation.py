@@ -22,9 +22,10 @@ COMMON = "common"  # the catalogue of what every notebook says: its opening, its
 MISTAKES = ".mistakes"  # behind a notebook's name: the catalogue of its known mistakes
 
 
-def languages() -> list[str]:
+def languages(folder: Path | None = None) -> list[str]:
     """The languages that have a folder of catalogues, such as "zh_CN"."""
-    return sorted(path.name for path in LOCALE.iterdir() if path.is_dir()) if LOCALE.exists() else []
+    folder = folder or LOCALE
+    return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.exists() else []
 
 
 def read_catalogue(path: Path) -> Catalog:
@@ -48,8 +49,9 @@ def translator(language: str, name: str) -> Callable[[str], str]:
     return lambda text: words.get(text, text)
 
 
+@functools.lru_cache(maxsize=64)
 def translated(notebook: Notebook, language: str) -> Notebook:
     """The notebook in a language: what runs is the same, and what is hidden stays as it is."""
     say = translator(language, notebook.name)
     cells = (replace(cell, source=replaced(cell.source, texts(cell), say)) for cell in notebook.cells)
-    return replace(notebook, cells=tuple(cells), language=language)
+    return replace(notebook, cells=tuple(cells), language=language, english=notebook)

@@ -13,7 +13,7 @@ from babel.messages.pofile import write_po
 from grader.course import build, metadata, prose
 from grader.course.source import Notebook
 from grader.course.texts import of_code, of_markdown, texts
-from grader.course.translation import COMMON, LOCALE, MISTAKES, languages, read_catalogue
+from grader.course.translation import COMMON, MISTAKES, languages, read_catalogue
 from grader.feedback import cell, errors, naming
 from grader.mistakes import versions
 
@@ -35,18 +35,20 @@ def templates(course: Iterable[Notebook]) -> dict[str, Catalog]:
     return found
 
 
-def updated(course: Iterable[Notebook], folder: Path = LOCALE) -> Iterator[tuple[Path, str]]:
-    """(file, its text) of each catalogue that lacks a text of the course or holds one that is gone.
+def updated(course: Iterable[Notebook], folder: Path) -> Iterator[tuple[Path, str]]:
+    """(file, its text) of each catalogue, with every text of the course, in its order, and without those that are gone.
 
     A text that changed keeps its translation, marked fuzzy, with the English that it was made from.
     """
     wanted = templates(course)
-    for language in languages():
+    for language in languages(folder):
         for name, template in wanted.items():
             path = folder / language / f"{name}.po"
             new = Catalog(language, header_comment=HEADER, revision_date=BEGUN, fuzzy=False)
             catalogue = read_catalogue(path) if path.exists() else new
-            if [m.id for m in catalogue] != [m.id for m in template]:
+            if [m.id for m in catalogue] == [m.id for m in template]:
+                yield path, path.read_text(encoding="utf-8")
+            else:
                 catalogue.update(template)
                 yield path, to_text(catalogue)
 
@@ -89,7 +91,7 @@ def _common() -> Iterator[Entry]:
     for name, source in build.FRAMING.items():
         for text in of_markdown(source):
             yield text.words, f"text {name}"
-    for sentence in (build.UPLOAD, metadata.SPEAKS, prose.READ, prose.THEN, prose.ABOVE):
+    for sentence in (build.UPLOAD, metadata.SPEAKS, metadata.DRAWS, metadata.PACKED, prose.READ, prose.THEN, prose.ABOVE):
         yield sentence, "text of every notebook"
     for module in SPEAKING:
         for text in of_code(Path(module.__file__ or "").read_text(encoding="utf-8"), comments=False):

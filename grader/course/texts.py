@@ -51,9 +51,11 @@ def texts(cell: Cell) -> list[Text]:
 
 
 def replaced(source: str, found: list[Text], translate: Callable[[str], str]) -> str:
-    """The source with each of its texts in the words that `translate` gives for it."""
+    """The source with each of its texts in the words that `translate` gives for it. Raises ValueError where they would change code."""
     for text in sorted(found, key=lambda text: text.start, reverse=True):
         if (words := translate(text.words)) != text.words:
+            if text.formatted and kept_fields(words) != kept_fields(text.words):
+                raise ValueError(f"{words!r} has other code in its braces than its English, {text.words!r}")
             source = source[: text.start] + text.written(words) + source[text.end :]
     return source
 
@@ -239,13 +241,18 @@ def data() -> frozenset[str]:
     return frozenset(ast.literal_eval(line) for line in lines if line.strip() and not line.startswith("#"))
 
 
+def kept_fields(words: str) -> list[str]:
+    """The fields of an f-string, sorted, without the words in them."""
+    return sorted(STRING.sub("''", field) for field in fields(words))
+
+
 def kept(words: str, formatted: bool = False) -> list[str]:
     """What every translation of a text must hold, sorted: code, addresses, formulas; of an f-string its fields. Words inside may differ."""
-    parts = fields(words) if formatted else []
-    for field in parts:
+    own = kept_fields(words) if formatted else []
+    for field in fields(words) if formatted else ():
         words = words.replace(field, "", 1)
     marks = (re.sub(r"\\(text|operatorname)\{[^}]*\}", "", mark) for mark in KEPT.findall(words))
-    return sorted([*(STRING.sub("''", field) for field in parts), *marks])
+    return sorted([*own, *marks])
 
 
 def way_back(words: str, translation: str, formatted: bool) -> tuple[str, str]:

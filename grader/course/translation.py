@@ -51,7 +51,10 @@ def translator(language: str, name: str) -> Callable[[str], str]:
 
 @functools.lru_cache(maxsize=64)
 def translated(notebook: Notebook, language: str) -> Notebook:
-    """The notebook in a language: what runs is the same, and what is hidden stays as it is."""
+    """The notebook in a language: what runs is the same, and what is hidden stays as it is. Raises CourseError."""
     say = translator(language, notebook.name)
-    cells = (replace(cell, source=replaced(cell.source, texts(cell), say)) for cell in notebook.cells)
+    try:
+        cells = [replace(cell, source=replaced(cell.source, texts(cell), say)) for cell in notebook.cells]
+    except ValueError as e:
+        raise CourseError(f"{LOCALE / language / notebook.name}.po: {e}") from None
     return replace(notebook, cells=tuple(cells), language=language, english=notebook)

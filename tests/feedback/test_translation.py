@@ -186,6 +186,13 @@ def test_which_texts_a_cell_of_code_has(source):
     assert replaced(source, list(of_code(source)), in_brackets) == CODE[source]
 
 
+@pytest.mark.parametrize("words", ["eins", "{y}", "{x} {x}", "{x", "{x['b']}"])
+def test_a_translation_that_would_change_code_is_refused(words):
+    source = "print(f'one {x}')" if "[" not in words else "print(f\"one {x['a']}\")"
+    with pytest.raises(ValueError, match="other code in its braces"):
+        replaced(source, list(of_code(source)), lambda _: words)
+
+
 MARKDOWN = {
     "# One\nTwo\nthree": "# 「One」\n「Two three」",
     "- one\n  more\n- two\n1. three": "- 「one more」\n- 「two」\n1. 「three」",

@@ -17,7 +17,7 @@ test: $(VENV)/ready
 
 thorough: $(VENV)/ready
 	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser -m thorough
-	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax --ignore=solutions/05_language_model.ipynb solutions
+	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax --ignore=solutions/05_language_model.ipynb --ignore=solutions/zh solutions
 	for kernel in default avx2; do export ATEN_CPU_CAPABILITY=$$kernel; $(BIN)/pytest -m "training and not thorough" tests/course && $(BIN)/pytest -m training tests/course/test_numbers.py || exit; done
 
 extras: $(VENV)/ready

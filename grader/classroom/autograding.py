@@ -21,6 +21,7 @@ from nbformat.v4 import new_code_cell, new_output
 from grader.classroom.atomic import write_atomically
 from grader.course.metadata import MACHINERY, identity, unfolded
 from grader.course.source import KINDS, Cell, CourseError, Notebook
+from grader.course.translation import LOCALE
 from grader.feedback.table import keep_in
 from grader.intake.match import Submission, read_submission
 from grader.judge.verdict import Result, Verdict
@@ -137,8 +138,8 @@ def _result_id(data: bytes, master: Master) -> str:
 
 @functools.cache
 def version() -> bytes:
-    """The grader's own text and the version of torch: what else a verdict depends on."""
-    texts = [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
+    """The grader's own text, that of the translations and the version of torch: what else a verdict depends on."""
+    texts = [path.read_bytes() for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *LOCALE.rglob("*.po")])]
     return hashlib.sha256(b"\0".join([importlib.metadata.version("torch").encode(), *texts])).digest()
 
 

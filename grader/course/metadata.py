@@ -8,9 +8,13 @@ from typing import Any
 
 MACHINERY = "machinery"  # the kind of the cells that no source text holds: opening, feedback, closing, score
 FORM = "# @title "  # begins a folded cell: Colab shows what follows as its title
+SPEAKS = "Feedback: run this cell once. After each check it says what is right and which mistake it looks like."
+DRAWS = "Pictures: run this cell once. It looks for a font with the letters of this language; where there is none, labels are English."
+PACKED = "Its text, packed: print(feedback.text) shows it; in the course's repository it is in grader/feedback/."
 MACHINERY_SOURCES = {  # "" where it is prose, or packed and different in each notebook
     "opening": "",
-    "feedback": FORM + "Feedback: run this cell once. After each check it says what is right and which mistake it looks like.",
+    "pictures": FORM + DRAWS,  # of a translated notebook
+    "feedback": FORM + SPEAKS,
     "closing": "",
     "score": "feedback.score()",
 }

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from grader.course.metadata import MACHINERY, MACHINERY_SOURCES, unfolded
+from grader.course.metadata import FORM, MACHINERY, MACHINERY_SOURCES, unfolded
 from grader.course.source import Cell, Notebook
+from grader.course.translation import languages, translated, translator
 from grader.intake.notebook_file import RawCell, RawNotebook, Unreadable, read_file
 from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, same_code, sole_function
 
@@ -19,14 +20,13 @@ __all__ = ["Submission", "Unreadable", "read_submission"]
 MAX_ANSWER = 10_000  # characters of a written answer: some five pages
 PLACEHOLDER = "YOUR ANSWER HERE"  # nbgrader's, in a written answer
 ALIKE = 0.5  # share of lines that two cells must have in common for one to be a copy of the other
-MACHINERY_CELLS = tuple(Cell(MACHINERY, name, source, markdown=not source) for name, source in MACHINERY_SOURCES.items())
 
 
 @dataclass(frozen=True)
 class Submission:
     """A hand-in, ready to be run.
 
-    notebook: of the course, the one it answers. cells: in the order in which they run: the course's text of given,
+    notebook: of the course, the one it answers, in its language. cells: in the order in which they run: the course's text of given,
     scenario and bring cells, the learner's of solution and answer cells (source "" where it is missing), and what
     else the learner wrote (kind "extra", name ""). notes: what was mended, a sentence each.
     """
@@ -44,7 +44,7 @@ def read_submission(data: bytes, filename: str, course: Sequence[Notebook]) -> S
     others = [nb.name for nb in course if nb.name in filename]
     if others and notebook.name not in others:
         notes.append(f"The file is named {others[0]} but holds {notebook.name}; it was graded as that.")
-    return _Reading(notebook, raw.cells, notes).submission()
+    return _Reading(_in_its_language(notebook, raw.cells), raw.cells, notes).submission()
 
 
 def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> Notebook:
@@ -65,6 +65,13 @@ def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> No
     return max(candidates, key=lambda nb: (nb.name == raw.name, evidence(nb, "bring"), nb.name in filename))
 
 
+def _in_its_language(notebook: Notebook, raw: Sequence[RawCell]) -> Notebook:
+    """The edition that has most lines in common with a hand-in; English where they all have as many."""
+    lines = {line for cell in raw for line in _lines(cell.source)}
+    editions = [notebook, *(translated(notebook, language) for language in languages())]
+    return max(editions, key=lambda edition: sum(len(lines & _lines(_visible(cell))) for cell in edition.cells))
+
+
 @dataclass(frozen=True)
 class _Piece:
     """Code of the learner's that will run. place: index in the course's notebook. own: the exercise whose cell it is."""
@@ -83,8 +90,11 @@ class _Reading:
         self.place = {id(cell): place for place, cell in enumerate(notebook.cells)}
         self.exercises = {cell.name for cell in notebook.of_kind("solution")}
         self.protected = {name for cell in notebook.of_kind("given", "scenario", "bring") for name in bound(cell.source)}
-        self.named = {cell.name: cell for cell in (*MACHINERY_CELLS, *notebook.cells) if cell.name}
-        self.lines = {id(cell): _lines(_visible(cell)) for cell in (*notebook.cells, *MACHINERY_CELLS)}
+        say = translator(notebook.language, notebook.name)
+        titled = {name: FORM + say(source.removeprefix(FORM)) if FORM in source else source for name, source in MACHINERY_SOURCES.items()}
+        self.machinery = tuple(Cell(MACHINERY, name, source, markdown=not source) for name, source in titled.items())
+        self.named = {cell.name: cell for cell in (*self.machinery, *notebook.cells) if cell.name}
+        self.lines = {id(cell): _lines(_visible(cell)) for cell in (*notebook.cells, *self.machinery)}
         self.raw: list[tuple[RawCell, Cell | None]] = []
         for cell in raw:
             if cell.code and (plain := mended(cell.source)) != cell.source:
@@ -124,7 +134,7 @@ class _Reading:
                 if functions & defines(cell.source):
                     return cell
         lines = _lines(raw.source)
-        others = [cell for cell in (*MACHINERY_CELLS, *self.notebook.cells) if cell.kind not in ("solution", "answer")]
+        others = [cell for cell in (*self.machinery, *self.notebook.cells) if cell.kind not in ("solution", "answer")]
 
         def likeness(cell: Cell) -> float:
             ours = self.lines[id(cell)]

@@ -23,6 +23,7 @@ thorough: $(VENV)/ready
 extras: $(VENV)/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev,bench,cluster,lm]'
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps verl
+	$(BIN)/pip install --quiet --upgrade --no-deps --target $(VENV)/ipython7 ipython==7.34.0 backcall pickleshare decorator  # Colab's
 
 demo: $(VENV)/ready
 	$(BIN)/python -m grader.demo demo

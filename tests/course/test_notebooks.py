@@ -15,7 +15,6 @@ from grader.course.source import ROOT
 from grader.feedback.release import answered
 from tests.conftest import COURSE
 
-
 OLD_IPYTHON = Path(sys.prefix) / "ipython7"  # 7.34, which Colab has; `make extras` puts it there
 
 

@@ -24,7 +24,7 @@ from nbgrader.api import Student
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.directory import ClassDirectory, ClassError
-from grader.intake.platforms import Owner
+from grader.intake.platforms import HIDDEN, Owner
 
 CANVAS_TEST_STUDENT = "student, test"  # Canvas's own, whose work counts for nobody
 HIGH = re.compile(rb"[\x80-\xff]+")
@@ -121,6 +121,8 @@ def read_sheet(path: Path, names: Sequence[str] = (), notebook: str = "") -> She
         text, encoding = _decoded(path.read_bytes())
     except OSError as e:
         raise ClassError(f"{path}: {e.strerror}") from None
+    if "\0" in text:
+        raise ClassError(f"{path}: this is no CSV file; save it as CSV, or export it again as CSV")
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(",;\t", key=first.count)
     try:
@@ -136,6 +138,8 @@ def read_sheet(path: Path, names: Sequence[str] = (), notebook: str = "") -> She
     width = len(header)
     rows = [row + ("",) * (width - len(row)) for row in rows]
     people = tuple(_person(shape, dict(zip(titles, map(str.strip, row), strict=False))) for row in rows)
+    if shape.platform == "plain" and any(HIDDEN.fullmatch(row.rstrip("0123456789 ")) for row, *_ in rows):
+        raise ClassError(f"{path}: this is a grading worksheet in a language not known here; set Moodle to English and download it again")
     if not any(people):
         raise ClassError(f"{path}: no row of it is a student; export it again when people are enrolled")
     sheet = Sheet(path, shape.platform, "", encoding, delimiter, header, tuple(rows), people)
@@ -198,7 +202,7 @@ class Roster:
     """Who a file is of, by the words of its name; empty where the class has no roster."""
 
     def __init__(self, sheets: Sequence[Sheet], students: Iterable[Student]) -> None:
-        self.sheets, known = sheets, of_gradebook(students)
+        self.sheets, known = sheets, dict[str, list[Person]]()
         self.numbers: dict[tuple[str, str], str] = {}
         self.times: dict[tuple[str, str], float] = {}
         for sheet in sheets:
@@ -209,7 +213,11 @@ class Roster:
                     self.numbers[sheet.platform, person.number] = person.student
                 if person and when is not None and (handed_in := _moment(row[when])):
                     self.times[sheet.notebook, person.student] = handed_in
-        self.sure, self.likely, self.pieces = (_Index(known, keys) for keys in (_sure, _likely, _pieces))
+        others = of_gradebook(students)
+        for student in known:
+            known[student] += others.pop(student, [])
+        self.indexes = [[_Index(people, keys) for keys in (_sure, _likely, _pieces)] for people in (known, others)]
+        known |= others
         self.names = {student: next((person.name for person in facts if person.name), "") for student, facts in known.items()}
 
     def student(self, owner: Owner) -> str:
@@ -219,13 +227,14 @@ class Roster:
         if owner.platform == "canvas" and any(sheet.platform == "canvas" for sheet in self.sheets):
             return ""  # its number is of somebody whom the export does not have: a name could only be a namesake's
         words = owner.words or (owner.name,)
-        for text in words:
-            if student := self.sure.one([key(text)]) or self.likely.one([key(text)]):
-                return student
-        for text in words:  # 2023001_张三, "Group A-Ada Lark"
-            found = {self.pieces.one([key(piece)]) for how in (r"[_+-]+", r"[\s_+-]+") for piece in re.split(how, text)} - {""}
-            if found:
-                return found.pop() if len(found) == 1 else ""
+        for sure, likely, pieces in self.indexes:  # who is in the gradebook alone comes last
+            for text in words:
+                if student := sure.one([key(text)]) or likely.one([key(text)]):
+                    return student
+            for text in words:  # 2023001_张三, "Group A-Ada Lark"
+                found = {pieces.one([key(piece)]) for how in (r"[_+-]+", r"[\s_+-]+") for piece in re.split(how, text)} - {""}
+                if found:
+                    return found.pop() if len(found) == 1 else ""
         return ""
 
     def nearest(self, owner: Owner) -> str:
@@ -282,8 +291,9 @@ class _Index:
 
 
 def _sure(person: Person) -> list[str]:
-    """Keys that are one person's alone; the folder that Canvas's file names made before there was a roster is among them."""
-    old = [f"{person.last_name}{person.first_name}{person.number}"] if person.number and person.name else []
+    """Keys that are one person's alone; the folders that file names made before there was a roster are among them."""
+    first, last, number = person.first_name, person.last_name, person.number
+    old = [f"{last}{first}{number}", f"{first}{last}{number}"] if number and person.name else [_unnamed(person)] if number else []
     return [one for one in map(key, (person.email, *person.ids, *old)) if one]
 
 
@@ -332,10 +342,15 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _new_id(person: Person, taken: set[str]) -> str:
-    best = next(filter(None, (*person.ids, person.email)), "") or (f"Participant_{person.number}" if not person.name else person.name)
+    best = next(filter(None, (*person.ids, person.email, person.name)), "") or _unnamed(person)
     plain = UNSAFE.sub("_", unicodedata.normalize("NFC", best)).strip("._- ")[:80] or "student"
     own = [plain, *([f"{plain}_{person.number}"] if person.number else [])]
     return next(id for id in chain(own, (f"{plain}_{n}" for n in count(2))) if id not in taken)
+
+
+def _unnamed(person: Person) -> str:
+    """Moodle's word for somebody whose name it keeps back."""
+    return f"Participant_{person.number}"
 
 
 def _notebook(path: Path, names: Sequence[str], asked: str) -> str:

@@ -362,7 +362,7 @@ def _local_time(text: str, form: str) -> float | None:
 
 def _stem(filename: str) -> str:
     stem = filename
-    while (shorter := COPIED.sub("", SUFFIX.sub("", stem)).strip()) not in ("", stem):
+    while (shorter := COPIED.sub("", SUFFIX.sub("", stem)).strip() or SUFFIX.sub("", stem)) not in ("", stem):
         stem = shorter
     return stem
 

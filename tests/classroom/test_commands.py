@@ -14,7 +14,8 @@ import pytest
 from nbgrader.api import Gradebook
 
 from grader.classroom.autograding import read_master
-from grader.classroom.commands import ClassError, collect, grade, new, report
+from grader.classroom.collecting import collect
+from grader.classroom.commands import ClassError, grade, new, report
 from grader.classroom.similarity import alike
 from grader.feedback import table
 from grader.feedback.table import fingerprints

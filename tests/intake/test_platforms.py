@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from grader.intake import platforms as collect
-from grader.intake.platforms import CollectedFile, Refusal, clean_name, gather, placed
+from grader.intake import archives, platforms
+from grader.intake.platforms import CollectedFile, Owner, Refusal, clean_name, gather, placed
 
 JUNE, JULY = (2026, 6, 1, 12, 0, 0), (2026, 7, 1, 12, 0, 0)
 
@@ -150,8 +150,8 @@ def test_path_tricks_lead_nowhere(tmp_path, name):
 
 def test_student_ids_are_safe_as_names_of_folders(tmp_path):
     names = ["..", "a/b", "-rf", "x" * 300, "a\nb", "$(reboot)", "~", " ", "é", "e\u0301"]
-    owners = {collect._Owner(name) for name in names}
-    ids = collect._ids(owners)
+    owners = {Owner(name) for name in names}
+    ids = platforms._ids(owners)
     for id in ids.values():
         assert id and not id.startswith((".", "-")) and len(id) < 100 and all(c.isalnum() or c in "._@+-" for c in id)
 
@@ -265,14 +265,14 @@ def odd_compression():
 def test_whatever_reading_one_hand_in_raises_the_others_are_taken(tmp_path, monkeypatch, error, inner):
     eve = zipped({"02_grpo_loss.ipynb": b"1"}) if inner.endswith("zip") else b"eve"
     put(tmp_path, {"c.zip": zipped(moodle(al=("a.ipynb", b"1"), eve=(inner, eve), hal=("a.ipynb", b"3")))})
-    read = collect._whole
+    read = archives._whole
 
     def whole(data):
         if data == eve:
             raise error("two\nlines.")
         return read(data)
 
-    monkeypatch.setattr(collect, "_whole", whole)
+    monkeypatch.setattr(archives, "_whole", whole)
     found, refused = taken(tmp_path / "c.zip")
     assert found == {("al", "a.ipynb"): b"1", ("hal", "a.ipynb"): b"3"}
     assert [(r.student, r.reason) for r in refused] == [
@@ -288,7 +288,7 @@ def test_an_odd_compression_is_refused(tmp_path):
 
 
 def test_nobodys_bombs_cost_another_a_hand_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(collect, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(archives, "MAX_BYTES", 1_000_000)
     files = [(f"Eve_12_assignsubmission_file_/{i:02}_x.ipynb", bytes(990_000), JUNE) for i in range(13)]
     bombs = zipped({f"{i:02}_x.ipynb": bytes(600_000) for i in range(8)})
     files += [("Mal_13_assignsubmission_file_/hw.zip", bombs, JUNE), ("Zed_14_assignsubmission_file_/a.ipynb", b"z" * 10_000, JUNE)]
@@ -299,15 +299,12 @@ def test_nobodys_bombs_cost_another_a_hand_in(tmp_path, monkeypatch):
     assert refused and all(item.student == "Mal" and "as a zip bomb does" in item.reason for item in refused)
 
 
-def test_dates_in_a_students_own_zip_do_not_count(tmp_path):
+def test_dates_of_files_tell_versions_apart_and_never_when_they_were_handed_in(tmp_path):
     early = zipped([("02_grpo_loss.ipynb", b"new", JUNE), ("a/02_grpo_loss.ipynb", b"old", (1980, 1, 1, 0, 0, 0))])
-    july = time.mktime((*JULY, 0, 0, -1))
     put(tmp_path, {"c.zip": zipped({"Gus_1_assignsubmission_file_/hw.zip": zipped({"in.zip": early})}, JULY), "f/gus.zip": early})
-    os.utime(tmp_path / "f" / "gus.zip", (july, july))
     for path in ("c.zip", "f"):
         (item,) = gather([tmp_path / path])
-        assert item.mtime == july
-        assert item.data == b"new", "they tell which of the student's versions is the newest"
+        assert (item.data, item.when, item.late) == (b"new", None, False)
 
 
 def test_a_students_zip_is_opened_once_for_all_that_is_in_it(tmp_path, monkeypatch):
@@ -335,38 +332,35 @@ def test_names_that_cannot_be_printed_are_made_so(tmp_path):
     assert len(refused) == 2 and all(r.reason.encode().isascii() and r.filename.isprintable() for r in refused)
 
 
-def filed(held, notebook, *names):
-    """Where the hand-ins of one `collect` are filed; names: "Ada_11"."""
-    folder = io.BytesIO(zipped({f"{name}_assignsubmission_file_/{notebook}.ipynb": b"1" for name in names}))
-    files = collect._in_zip(lambda: zipfile.ZipFile(folder), "c.zip")
-    owners = [collect._whose(file.parts, "c")[0] for file in files]
-    ids = collect._ids(set(owners))
-    return [placed(CollectedFile(ids[o], f"{notebook}.ipynb", b"1", 0.0, (), o.number), notebook, held) for o in owners]
+def filed(tmp_path, held, notebook, *names):
+    """Where the hand-ins of one download are filed; names: "Ada_11". held: of earlier downloads, brought up to date."""
+    put(tmp_path, {"c.zip": zipped({f"{name}_assignsubmission_file_/{notebook}.ipynb": b"1" for name in names})})
+    where = []
+    for item in gather([tmp_path / "c.zip"]):
+        student = placed(item, lambda student: held.get((student, notebook), ""))
+        held[student, notebook] = item.owner.number
+        where.append(student)
+    return where
 
 
-def test_a_namesake_who_comes_later_takes_nobodys_place():
+def test_a_namesake_who_comes_later_takes_nobodys_place(tmp_path):
     held = {}
-    assert filed(held, "01_a", "Ada L_111", "Bo_112") == ["Ada_L", "Bo"]
-    assert filed(held, "01_a", "Ada L_999") == ["Ada_L_999"]
-    assert filed(held, "01_a", "Ada L_111") == ["Ada_L"], "the same person again"
-    assert filed(held, "01_a", "Ada L_999", "Ada L_111", "Ada L_7") == ["Ada_L_999", "Ada_L", "Ada_L_7"]
-    assert filed(held, "02_b", "Ada L_205", "Bo_206") == ["Ada_L", "Bo"], "Moodle numbers people anew in each assignment"
+    assert filed(tmp_path, held, "01_a", "Ada L_111", "Bo_112") == ["Ada_L", "Bo"]
+    assert filed(tmp_path, held, "01_a", "Ada L_999") == ["Ada_L_999"]
+    assert filed(tmp_path, held, "01_a", "Ada L_111") == ["Ada_L"], "the same person again"
+    assert filed(tmp_path, held, "01_a", "Ada L_999", "Ada L_111", "Ada L_7") == ["Ada_L_999", "Ada_L", "Ada_L_7"]
+    assert filed(tmp_path, held, "02_b", "Ada L_205", "Bo_206") == ["Ada_L", "Bo"], "Moodle numbers people anew in each assignment"
 
 
-def test_namesakes_who_came_together_keep_their_places():
+def test_namesakes_who_came_together_keep_their_places(tmp_path):
     held = {}
-    assert filed(held, "01_a", "Li Wei_1", "Li Wei_2") == ["Li_Wei_1", "Li_Wei_2"]
-    assert filed(held, "01_a", "Li Wei_2") == ["Li_Wei_2"]
-    assert filed(held, "01_a", "Li Wei_3", "Li Wei_1") == ["Li_Wei_3", "Li_Wei_1"]
-
-
-def test_gather_tells_the_number_that_tells_namesakes_apart(tmp_path):
-    put(tmp_path, {"c.zip": zipped({**{n: d for n, d, _ in moodle(ada=("a.ipynb", b"1"))}, "bo/a.ipynb": b"2"})})
-    assert [(item.student, item.number) for item in gather([tmp_path / "c.zip"])] == [("ada", "11"), ("bo", "")]
+    assert filed(tmp_path, held, "01_a", "Li Wei_1", "Li Wei_2") == ["Li_Wei_1", "Li_Wei_2"]
+    assert filed(tmp_path, held, "01_a", "Li Wei_2") == ["Li_Wei_2"]
+    assert filed(tmp_path, held, "01_a", "Li Wei_3", "Li Wei_1") == ["Li_Wei_3", "Li_Wei_1"]
 
 
 def test_names_that_are_cut_short_stay_different_people():
-    ids = [collect._safe(name) for name in ("x" * 100 + "a", "x" * 100 + "b", "!!!", "???")]
+    ids = [platforms._safe(name) for name in ("x" * 100 + "a", "x" * 100 + "b", "!!!", "???")]
     assert len(set(ids)) == 4
 
 

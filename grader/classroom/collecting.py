@@ -21,7 +21,8 @@ from grader.classroom.atomic import write_atomically
 from grader.classroom.directory import ClassDirectory, ClassError, read_config
 from grader.classroom.exports import Ungraded
 from grader.classroom.gradebook import ClassGradebook, NotEnteredError
-from grader.classroom.roster import Roster, add, key, sheets
+from grader.classroom.roster import Roster, add, key, merge, sheets
+from grader.classroom.sheets import Person, Sheet
 from grader.course.source import Notebook
 from grader.intake.match import Unreadable, read_submission
 from grader.intake.platforms import CollectedFile, Owner, Refusal, gather, placed
@@ -40,26 +41,50 @@ def roster(directory: Path, paths: Sequence[Path], notebook: str = "", say: Say 
     with cls.translate_errors(), cls.exclusive_lock(), _gradebook(cls) as gradebook:
         for path in paths:
             known = _students(cls, gradebook)
-            before = {student.id for student in known}
-            sheet = add(cls, path, notebook, known)
+            sheet, same = add(cls, path, notebook, known)
             people = {person.student: person for person in sheet.people if person}
             for person in people.values():
-                row = gradebook.db.get(Student, person.student) or Student(id=person.student)
-                if person.name:
-                    row.first_name, row.last_name = person.first_name, person.last_name
-                row.email = person.email or row.email
-                if sheet.platform == "canvas":
-                    row.lms_user_id = person.number
-                gradebook.db.add(row)
+                _enter(gradebook, sheet, person)
             gradebook.db.commit()
+            for one, other in same:
+                _make_one(cls, gradebook, one, other, say)
             kind = f"Moodle's worksheet of {sheet.notebook}" if sheet.worksheet else sheet.platform
-            say(f"{path.name} ({kind}): {len(people)} people, {len(people.keys() - before)} of them new")
+            new = people.keys() - {student.id for student in known}
+            say(f"{path.name} ({kind}): {len(people)} people" + (f", new in the class: {_some(sorted(new))}" if new else ", nobody new"))
         everybody = _students(cls, gradebook)
         listed = {person.student for sheet in sheets(cls, everybody) for person in sheet.people if person}
         if others := sorted({student.id for student in everybody} - listed):
             say(f"in the class and in no roster, they stay: {_some(others)}")
         for students in _look_alikes(cls):
             say(f"is this one person? {_some(students)}: if so, put what is under submitted/ in one folder and delete the other")
+
+
+def _enter(gradebook: ClassGradebook, sheet: Sheet, person: Person) -> None:
+    row = gradebook.db.get(Student, person.student) or Student(id=person.student)
+    if person.name and (sheet.splits_names or key(person.name) != key(f"{row.first_name or ''}{row.last_name or ''}")):
+        row.first_name, row.last_name = person.first_name, person.last_name
+    row.email = person.email or row.email
+    if sheet.platform == "canvas":
+        row.lms_user_id = person.number
+    gradebook.db.add(row)
+
+
+def _make_one(cls: ClassDirectory, gradebook: ClassGradebook, one: str, other: str, say: Say) -> None:
+    """Makes one student of two of whom at most one has handed something in; says so where both have."""
+    rows = {student: gradebook.db.get(Student, student) for student in (one, other)}
+    busy = [student for student, row in rows.items() if student in _folders(cls) or (row and row.submissions)]
+    if len(busy) == 2:
+        say(f"{one} and {other} are one person: put what is under submitted/ in one folder and delete the other")
+        return
+    kept, gone = (other, one) if busy == [other] else (one, other)
+    mine, theirs = rows[kept], rows[gone]
+    if mine and theirs:
+        for fact in ("first_name", "last_name", "email", "lms_user_id"):
+            setattr(mine, fact, getattr(mine, fact) or getattr(theirs, fact))
+        gradebook.db.delete(theirs)
+        gradebook.db.commit()
+    merge(cls, kept, gone)
+    say(f"{gone} and {kept} are one person, called {kept} from now on")
 
 
 def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Ungraded]:
@@ -186,9 +211,7 @@ class _Filing:
     def sum_up(self) -> None:
         """Says what holds for many hand-ins, once."""
         for name, count in self.late_without_due.items():
-            self.say(
-                f"{name}: {count} are late, says Canvas; set its due date in the formgrader and collect the same file again, and it counts"
-            )
+            self.say(f"{name}: {count} late, says Canvas; that counts once you set the due date (formgrader) and collect the file again")
         if count := self.timeless.total():
             remedy = "; 'grader roster' with Moodle's grading worksheet tells it, then collect again" if self.timeless["moodle"] else ""
             self.say(f"no time known of {count} hand-ins: no due date counts for them{remedy}")

@@ -414,3 +414,17 @@ def test_dates_of_files_make_nobody_late(directory, course, tmp_path, monkeypatc
     quietly(collect, directory, [path])
     _, said = quietly(grade, directory)
     assert filed(directory) == ["Bo", "ada"] and "late" not in said
+
+
+def test_the_nearest_names_are_told_in_either_order(by_roster, course, tmp_path):
+    for name in ("larkadda_999_5_{}", "Ada Larc_5_assignsubmission_file_/{}", "login11/{}"):
+        path = download(tmp_path, name.format("01_double.ipynb"), "zoe_png", data=hand_in_bytes(course[0]))
+        refused, _ = quietly(collect, by_roster, [path])
+        assert any("Ada Lark (login1)" in reason for *_, reason in refused)
+
+
+def test_a_whole_roster_that_cannot_be_kept_is_a_sentence(directory, tmp_path):
+    quietly(roster, directory, [export(tmp_path, "canvas")])
+    (directory / "roster/canvas.csv").write_bytes(b"PK\0")
+    with pytest.raises(ClassError, match=r"roster/canvas.csv: this is no CSV file"):
+        quietly(collect, directory, [tmp_path])

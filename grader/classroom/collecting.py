@@ -181,6 +181,11 @@ class _Filing:
         upload = Upload(item.owner.platform, item.owner.number, item.attempt, int(when) if when else None)
         text = self._time(upload, item.late, name)
         known, there = self._known(student, name), path.exists()
+        if there and self.roster.namesake(item.owner, student, known.platform, known.number):
+            return (
+                f"{item.filename}: '{item.owner.name}' number {item.owner.number} is another person than number {known.number}, whose "
+                f"hand-in is filed as {student}; 'grader roster' with {item.owner.platform.capitalize()}'s export tells them apart"
+            )
         if line := known.newer(upload) if there else "":
             self.say("  ".join([student, name, line, *notes]))
             return ""
@@ -197,6 +202,10 @@ class _Filing:
                 write_atomically(path, item.data)
         self.cls.remember(_note(student, name), asdict(upload))
         self.say("  ".join([student, name, line, *(["late, says Canvas"] if item.late else []), *notes]))
+        if item.late and not text:
+            self.late_without_due[name] += 1
+        elif upload.when is None and upload.platform != "canvas":  # that would have said LATE
+            self.timeless[upload.platform] += 1
         if item.owner.hidden:
             self.hidden[student] = item.owner.platform
         return ""
@@ -215,10 +224,6 @@ class _Filing:
             return f"{datetime.fromtimestamp(upload.when, UTC):%Y-%m-%d %H:%M:%S} UTC"
         if late and (due := self.due.get(name)):
             return f"{due + timedelta(seconds=1):%Y-%m-%d %H:%M:%S} UTC"
-        if late:
-            self.late_without_due[name] += 1
-        elif upload.platform != "canvas":  # that would have said LATE
-            self.timeless[upload.platform] += 1
         return ""
 
     def sum_up(self) -> None:

@@ -135,6 +135,11 @@ class Roster:
                     return found.pop() if len(found) == 1 else ""
         return ""
 
+    def namesake(self, owner: Owner, student: str, platform: str, number: str) -> bool:
+        """Whether a file is of another person than the one whose hand-in of the same notebook a platform gave under a number."""
+        other = owner.platform == platform and "" not in (owner.number, number) and owner.number != number
+        return other and self.numbers.get((platform, owner.number)) != student
+
     def nearest(self, owner: Owner) -> str:
         """The people whose names or ids are most like it, for a sentence."""
         like = [one for text in owner.words or (owner.name,) for one in get_close_matches(key(text), self.told, 3, 0.5)]

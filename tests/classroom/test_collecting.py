@@ -314,6 +314,17 @@ def test_a_name_that_two_people_have_is_refused(directory, course, tmp_path):
     assert len(refused) == 1 and filed(directory) == ["2"]
 
 
+@pytest.mark.parametrize("numbers", [("5", "6"), ("6", "5")])
+def test_two_people_of_one_name_never_take_each_others_place(by_roster, course, tmp_path, numbers):
+    one, other = (hand_in_bytes(course[0], double=f"def double(x):\n    return x * {n}") for n in (7, 8))
+    names = [f"Ada Lark_{number}_assignsubmission_file_/a.ipynb" for number in numbers]
+    refused, _ = quietly(collect, by_roster, [download(tmp_path, *names, data=[one, other])])
+    assert len(refused) == 1 and "is another person than number" in refused[0][2]
+    assert "x * 7" in code(by_roster, "login1")
+    known = download(tmp_path, "Ada Lark_801_assignsubmission_file_/02_square.ipynb", data=hand_in_bytes(course[1]))
+    assert not quietly(collect, by_roster, [known])[0]
+
+
 def test_without_a_roster_it_is_said_where_one_person_may_be_several(directory, course, tmp_path):
     data = hand_in_bytes(course[0])
     _, said = quietly(collect, directory, [download(tmp_path, "larkada_901_5_01_double.ipynb", data=data)])

@@ -438,3 +438,13 @@ def test_a_whole_roster_that_cannot_be_kept_is_a_sentence(directory, tmp_path):
     (directory / "roster/canvas.csv").write_bytes(b"PK\0")
     with pytest.raises(ClassError, match=r"roster/canvas.csv: this is no CSV file"):
         quietly(collect, directory, [tmp_path])
+
+
+def test_a_copy_without_a_time_or_a_number_takes_nothing_from_what_is_known(directory, course, tmp_path):
+    timed, newer = (hand_in_bytes(course[0], double=f"def double(x):\n    return x * {n}") for n in (7, 8))
+    quietly(collect, directory, [download(tmp_path, "H_ada42_attempt_2026-11-25-10-00-00_01_double.ipynb", data=timed)])
+    before = stamp(directory, "ada42")
+    _, said = quietly(collect, directory, [download(tmp_path, "ada42_01_double.ipynb", data=timed)])
+    assert stamp(directory, "ada42") == before and "there already" in said
+    _, said = quietly(collect, directory, [download(tmp_path, "H_ada42_attempt_2026-11-21-10-00-00_01_double.ipynb", data=newer)])
+    assert stamp(directory, "ada42") == before and "older than the one of 2026-11-25" in said

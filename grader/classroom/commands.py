@@ -1,4 +1,4 @@
-"""What is done with a class: made, hand-ins collected, graded, reported.
+"""What is done with a class: made, graded, reported.
 
 What may happen at any moment (kill -9, a full disk) costs no more than the hand-in at work: the result of a judgement is
 a file named by what it depends on (hand-in, tests, grader), and a hand-in's record says what stands in the gradebook.
@@ -14,9 +14,8 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat.v4
@@ -26,23 +25,22 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import BasePlugin
-from nbgrader.utils import find_all_files, parse_utc
-from traitlets.config import Config, PyFileConfigLoader
+from nbgrader.utils import find_all_files
+from traitlets.config import Config
 
 from grader.classroom import cluster, pool
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import keep_tables, load_result, result_id
-from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full
+from grader.classroom.collecting import Say
+from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full, read_config
 from grader.classroom.exports import Ungraded, write_grades
-from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, late_penalties
+from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, handed_in, late_penalties
 from grader.classroom.pages import Graded, feedback_page, report_page
 from grader.classroom.pool import Answer
 from grader.classroom.similarity import own_code
 from grader.course.build import go_on_after_errors, to_text
 from grader.course.source import Notebook
 from grader.feedback.release import answer_key
-from grader.intake.match import Unreadable, read_submission
-from grader.intake.platforms import CollectedFile, Refusal, gather, placed
 
 CONFIG = '''"""nbgrader's configuration of this class. `grader grade` heeds late penalties alone, nbgrader's own commands all options."""
 
@@ -62,7 +60,6 @@ c.CourseDirectory.course_id = {course!r}
 # or a rule of your own, a class with late_submission_penalty(self, student_id, score, total_seconds_late):
 # c.AssignLatePenalties.plugin_class = "my_module.MyLatePenalty"
 '''
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -93,68 +90,7 @@ def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
             if not cls.config.exists():
                 write_atomically(cls.config, CONFIG.format(course=directory.resolve().name))
             _make_gradebook(cls)
-            _assign(cls, _config(cls), say)
-
-
-def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Ungraded]:
-    """Files what a learning platform or Colab gives under submitted/. Returns what it refused. Raises ClassError."""
-    cls = ClassDirectory(directory)
-    cls.require_class()
-    for path in paths:
-        if not path.exists():
-            raise ClassError(f"{path}: no such file or folder")
-    with cls.translate_errors(), cls.exclusive_lock():
-        masters = cls.masters()
-        refused: dict[str, dict[str, str]] = {}
-        before = cls.remembered("refused.json")  # student -> file -> why, where nothing better has come since
-        held = cls.remembered("numbers.json")
-        for item in gather(paths):
-            before.get(item.student, {}).pop(item.filename, None)  # the file has come again
-            reason = item.reason if isinstance(item, Refusal) else _file(cls, item, masters, held, say)
-            if reason:
-                refused.setdefault(item.student, {})[item.filename] = reason
-                say(f"{item.student or '(no student)'}  {item.filename}  refused: {reason}")
-        kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
-        cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
-        return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
-
-
-def _file(cls: ClassDirectory, item: CollectedFile, masters: Sequence[Notebook], held: dict[str, str], say: Say) -> str:
-    """Files one hand-in, unless a newer one lies there. Returns why it cannot be used ("" if it can)."""
-    try:
-        name = read_submission(item.data, item.filename, masters).notebook.name
-    except Unreadable as e:
-        return str(e)
-    except Exception as e:  # ours, of something that nobody thought of: one hand-in stops no other
-        return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
-    student = placed(item, name, held)
-    folder = cls.root / "submitted" / student / name
-    path = folder / f"{name}.ipynb"
-    when = datetime.fromtimestamp(int(item.mtime), UTC).replace(tzinfo=None)
-    known = None
-    with contextlib.suppress(OSError, NotEnteredError):
-        known = _handed_in(folder) if path.exists() else None
-    if known and known > when:
-        line = f"older than the one of {known:%Y-%m-%d %H:%M}, left out"
-    elif known == when and path.read_bytes() == item.data:
-        line = "there already"
-    else:
-        cls.remember("numbers.json", held)
-        write_atomically(folder / "timestamp.txt", f"{when:%Y-%m-%d %H:%M:%S} UTC")
-        write_atomically(path, item.data)
-        line = "filed" if known is None else f"filed in the place of the one of {known:%Y-%m-%d %H:%M}"
-    say("  ".join([student, name, line, *item.notes]))
-    return ""
-
-
-def _handed_in(folder: Path) -> datetime | None:
-    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
-    try:
-        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
-    except FileNotFoundError:
-        return None
-    except (ValueError, OverflowError):
-        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
+            _assign(cls, read_config(cls), say)
 
 
 def grade(
@@ -167,7 +103,7 @@ def grade(
     cls = ClassDirectory(directory)
     cls.require_class()
     with cls.translate_errors(), cls.exclusive_lock():
-        config = _config(cls)
+        config = read_config(cls)
         _assign(cls, config, say)
         if regrade:
             _forget(cls, regrade)
@@ -212,7 +148,7 @@ def report(directory: Path, say: Say = print) -> Path:
     """Writes report.html, about what has been graded. Raises ClassError."""
     cls = ClassDirectory(directory)
     cls.require_class()
-    course = CourseDirectory(config=_config(cls))
+    course = CourseDirectory(config=read_config(cls))
     with cls.translate_errors(), ClassGradebook(course.db_url, course.course_id) as gradebook:
         marks = gradebook.marks()
         found, ungraded = _found(cls, gradebook)
@@ -238,17 +174,19 @@ class _Grading:
         self.cls, self.gradebook = cls, gradebook
         self.rule: BasePlugin = late_penalties(config)
         self.ignored = [*CourseDirectory(config=config).ignore, "*.ipynb"]
+        self.deadlines = gradebook.deadlines()
         self.pages = 0
 
     def grade(self, hand_in: HandIn, answer: Answer) -> tuple[str, str]:
         """Returns what to say of a hand-in, and why it has no grade ("" if it has). Raises where no other would fare better."""
         before = self.cls.record(hand_in)
         try:
-            record = self._enter(hand_in, answer)
+            record, lateness = self._enter(hand_in, answer)
         except (NotEnteredError, OSError) as e:
             if is_full(e):
                 raise
-            record = Record(hand_in.entry, hand_in.result, f"{e.filename}: {e.strerror}" if isinstance(e, OSError) else str(e))
+            reason = f"{e.filename}: {e.strerror}" if isinstance(e, OSError) else str(e)
+            record, lateness = Record(hand_in.entry, hand_in.result, reason), ""
         if record.reason:
             for path in (self.cls.autograded(hand_in), self.cls.page(hand_in)):
                 shutil.rmtree(path.parent, ignore_errors=True)
@@ -256,22 +194,24 @@ class _Grading:
             line = f"not graded: {record.reason}"
         else:
             assert not isinstance(answer, str)
-            line = f"{answer[0].points:g} of {answer[0].max_points:g}"
+            line = f"{answer[0].points:g} of {answer[0].max_points:g}{lateness}"
             if before and before.result != record.result:
                 line += f" (was {before.score:g})" if before.score is not None else " (was not graded)"
         self.cls.write_record(hand_in, record)
         return line, record.reason
 
-    def _enter(self, hand_in: HandIn, answer: Answer) -> Record:
+    def _enter(self, hand_in: HandIn, answer: Answer) -> tuple[Record, str]:
+        """The record, and what to say of lateness."""
         if isinstance(answer, str):
-            return Record(hand_in.entry, hand_in.result, reason=answer)
+            return Record(hand_in.entry, hand_in.result, reason=answer), ""
         result, text = answer
-        when, nb = _handed_in(hand_in.path.parent), nbformat.v4.reads(text)
+        when, nb = handed_in(hand_in.path.parent), nbformat.v4.reads(text)
         source = self.cls.source(hand_in.notebook)
         self._place(self.cls.autograded(hand_in), text, hand_in.path.parent, source.parent)
         marks = self.gradebook.enter(hand_in.notebook, hand_in.student, nb, result, self.rule, when)
         self._write_page(hand_in, nb, marks)
-        return Record(hand_in.entry, hand_in.result, score=result.points, page=marks.digest)
+        record = Record(hand_in.entry, hand_in.result, score=result.points, page=marks.digest)
+        return record, self.deadlines.lateness(hand_in.student, hand_in.notebook, when, marks.penalty)
 
     def renew_pages(self, found: Sequence[HandIn], marks: AllMarks) -> int:
         """Makes the page of each hand-in anew whose marks (a person's too) are not those on its page. Returns how many."""
@@ -301,7 +241,7 @@ class _Grading:
 
 def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn], list[Ungraded]]:
     """The hand-ins under submitted/, and those of which no file can be graded, with the reason."""
-    names, config, (due, extensions) = set(cls.names()), cls.config.read_bytes(), gradebook.deadlines()
+    names, config, deadlines = set(cls.names()), cls.config.read_bytes(), gradebook.deadlines()
     found: list[HandIn] = []
     ungraded = [(student, file, reason) for student, files in cls.remembered("refused.json").items() for file, reason in files.items()]
     for folder in sorted(path for path in (cls.root / "submitted").glob("*/*") if path.is_dir()):
@@ -318,7 +258,7 @@ def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn]
                 ungraded.append((student, notebook, f"{path.name} cannot be read: {e.strerror}"))
                 continue
             stamp = folder / "timestamp.txt"
-            late = repr((due.get(notebook), extensions.get((student, notebook))))
+            late = repr((deadlines.due.get(notebook), deadlines.extensions.get((student, notebook))))
             parts = [result.encode(), config, stamp.read_bytes() if stamp.exists() else b"", late.encode()]
             found.append(HandIn(student, notebook, path, result, hashlib.sha256(b"\0".join(parts)).hexdigest()))
     return found, ungraded
@@ -382,13 +322,6 @@ def _forget(cls: ClassDirectory, student: str) -> None:
         result = cls.remembered(f"handins/{student}/{path.name}").get("result")
         (cls.results / f"{result}.json").unlink(missing_ok=True)
         path.unlink()
-
-
-def _config(cls: ClassDirectory) -> Config:
-    try:
-        return PyFileConfigLoader("nbgrader_config.py", path=str(cls.root.resolve())).load_config()
-    except Exception as e:  # it is the instructor's own Python
-        raise ClassError(f"{cls.config}: {type(e).__name__}: {e}") from None
 
 
 def _progress(count: int, total: int, began: float) -> str:

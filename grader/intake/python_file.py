@@ -1,0 +1,92 @@
+"""The bytes of a plain Python file -> cells, as if its functions had been written into a notebook.
+
+Where the file marks its cells (`# %%` of an editor, `# In[3]:` of nbconvert) they are its cells. Where it does not, each
+function is one, so that an error costs what it breaks and no more.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import pairwise
+
+from grader.course.metadata import Identity
+from grader.intake.notebook_file import MAX_BYTES, MAX_CODE, RawCell, RawNotebook, Unreadable, decoded
+from grader.intake.static_analysis import defines, main_guards, mended, parsed
+
+MARK = re.compile(r"# ?(?:%%|In ?\[[\d ]*\]:)(.*)")
+
+
+def read_python_file(data: bytes, filename: str) -> RawNotebook:
+    """The cells in the bytes of a Python file, each numbered by its first line, and notes. Raises Unreadable."""
+    if len(data) > MAX_BYTES:
+        raise Unreadable(f"{filename}: the file is larger than {MAX_BYTES // 10**6} MB; hand in the file that defines your functions")
+    text, notes = decoded(data)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if len(text) > MAX_CODE:
+        raise Unreadable(f"{filename}: the file holds more than {MAX_CODE // 10**6} MB of text; take pasted data out of it")
+    if (plain := mended(text)) != text:
+        text, notes = plain, [*notes, "Invisible characters in the code were taken out."]
+    text, guards = _imported(text)
+    notes += [f'What stands under `if __name__ == "__main__":` in line {line} was not run.' for line in guards]
+    cells = _marked(text) or _by_function(text, filename)
+    raw = []
+    for line, code, source in cells:
+        if written := source.lstrip("\n"):
+            raw.append(RawCell(line + len(source) - len(written), code, written, Identity()))
+    return RawNotebook("", tuple(raw), tuple(notes), script=True)
+
+
+def _imported(text: str) -> tuple[str, list[int]]:
+    """The text as it runs when it is imported, its lines where they were, and the lines of what then does not run."""
+    lines, guards = text.split("\n"), main_guards(text)
+    for guard in guards:
+        test = guard.test
+        if test.lineno == test.end_lineno:
+            line = lines[test.lineno - 1].encode()  # offsets are those of UTF-8
+            lines[test.lineno - 1] = (line[: test.col_offset] + b"False" + line[test.end_col_offset :]).decode()
+    return "\n".join(lines), [guard.lineno for guard in guards]
+
+
+def _marked(text: str) -> list[tuple[int, bool, str]]:
+    """Line, whether it is code, and source of each cell that a file marks; none where it marks none."""
+    lines = text.split("\n")
+    marks = [number for number, line in enumerate(lines) if MARK.match(line)]
+    cells = [(1, True, "\n".join(lines[: marks[0]]))] if marks else []
+    for mark, end in pairwise([*marks, len(lines)]):
+        code = "[markdown]" not in lines[mark] and "[md]" not in lines[mark]
+        body = lines[mark + 1 : end] if code else [re.sub("^# ?", "", line) for line in lines[mark + 1 : end]]
+        cells.append((mark + 2, code, "\n".join(body)))
+    return cells
+
+
+def _by_function(text: str, filename: str) -> list[tuple[int, bool, str]]:
+    """The same of a file without marks: a cell for each statement that defines a function, and one for what stands between two."""
+    tree = parsed(text)
+    if tree is None:
+        raise Unreadable(f"{filename}: {_why_not_python(text)}")
+    lines = text.split("\n")
+    cells: list[tuple[int, bool, str]] = []
+    start = end = 0  # lines before the cell that is being gathered, and up to the statement read last
+    alone = False
+    for node in tree.body:
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        if first < end:  # on the line of the one before
+            end = max(end, last)
+            continue
+        own = bool(defines("\n".join(lines[end:last])))
+        if end and (own or alone):
+            cells.append((start + 1, True, "\n".join(lines[start:end])))
+            start = end
+        alone, end = own, last
+    return [*cells, (start + 1, True, "\n".join(lines[start:]))]
+
+
+def _why_not_python(text: str) -> str:
+    try:
+        ast.parse(text)
+    except SyntaxError as e:
+        return f"line {e.lineno} is not Python ({e.msg}); mend it, and look whether `python` runs the file"
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return "it is longer or nested deeper than any answer; hand in the file that defines your functions"

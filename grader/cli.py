@@ -107,12 +107,16 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page on the class: scores, checks, mistakes, hand-ins that are nearly the same")
     report.set_defaults(command=lambda o: _class(lambda c: c.report(o.directory)))
 
-    for command in (new, collect, grade, report):
+    remove = commands.add_parser("remove", help="take a student who has left out of a class; the files are moved aside")
+    remove.set_defaults(command=lambda o: _class(lambda c: c.remove(o.directory, o.student)))
+
+    for command in (new, collect, grade, report, remove):
         command.add_argument("directory", type=Path, metavar="DIR")
     collect.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     grade.add_argument("--jobs", type=_positive, metavar="N", help="hand-ins judged side by side (default: one a core)")
     grade.add_argument("--ray", default="", metavar="ADDRESS", help="judge on the Ray cluster of this address (local: one of this machine)")
-    grade.add_argument("--regrade", default="", metavar="STUDENT", help="grade this student's hand-ins anew")
+    grade.add_argument("--regrade", default="", metavar="NAME", help="grade anew: the hand-ins of a student, a notebook or an exercise")
+    remove.add_argument("student", metavar="STUDENT", help="as the folder under submitted/ is called")
     _jail_option(grade)
 
     doctor = commands.add_parser("doctor", help="what this machine offers to lock a hand-in's code away")

@@ -22,7 +22,7 @@ from grader.mistakes import versions
 
 HERE = Path(__file__).parent
 EMBEDDED = ("naming.py", "errors.py", "cell.py")
-CELL = """\
+CELL = '''\
 {title}
 # Its text, packed: print(feedback.text) shows it; in the course's repository it is in grader/feedback/.
 import base64, types, zlib
@@ -31,7 +31,7 @@ module = types.ModuleType("feedback")
 module.text = zlib.decompress(base64.b85decode(packed)).decode()
 exec(module.text, module.__dict__)
 feedback, hint = module.feedback, module.feedback.hint
-"""
+'''
 
 
 def answer_key(notebook: Notebook, following: str = "") -> NotebookNode:

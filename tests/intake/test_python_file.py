@@ -91,7 +91,7 @@ def test_what_is_not_python_is_refused_with_its_line(text, reason, course):
 def test_a_file_that_defines_no_exercise_is_told_of_the_nearest_name(course):
     with pytest.raises(NoExercise, match=r"^mine.py: it defines none of .*; is its double meant to be doubled\?$"):
         read_python(b"def double(x):\n    return 2 * x\n", "mine.py", course)
-    with pytest.raises(NoExercise, match="under the names that the notebooks give$"):
+    with pytest.raises(NoExercise, match=r"under the names that the notebooks give$"):
         read_python(b"print('hello')\n", "mine.py", course)
 
 

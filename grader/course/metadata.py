@@ -19,7 +19,7 @@ ANSWERED = ("solution", "bring", "answer")  # kinds whose text is the learner's
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a cell is. kind: one of the source text's, of nbgrader's toolbar too, MACHINERY, "text", or "" for a cell that is not the course's.
+    """Who a cell is. kind: one of the source text's, of nbgrader's toolbar too, MACHINERY, "text", or "" for none of the course's.
 
     name: in the course, else nbgrader's grade id. cell_id: the notebook format's (Colab keeps it in the metadata).
     points: of a graded cell. graded: a check or a written answer. written: an answer that a person reads.

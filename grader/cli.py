@@ -161,10 +161,10 @@ def _check(options: argparse.Namespace) -> int:
             except NoExercise as e:
                 passed_over += 1
                 if file is path:
-                    status = _refuse(f"{file.parent / str(e)}")
+                    status = _refuse(_reason(file, e))
                 continue
             except (Unreadable, OSError) as e:
-                status = _refuse(f"{file}: {e.strerror}" if isinstance(e, OSError) else file.parent / str(e))
+                status = _refuse(_reason(file, e))
                 continue
             for submission in submissions:
                 results.append((file, judge.judge(submission)))
@@ -178,6 +178,11 @@ def _check(options: argparse.Namespace) -> int:
         if several or objects:
             print(json.dumps(objects if several else objects[0], ensure_ascii=False, indent=1))
     return status
+
+
+def _reason(file: Path, e: Unreadable | OSError) -> str:
+    """Why a file cannot be graded, which says its name once, and where it lies."""
+    return f"{file}: {e.strerror if isinstance(e, OSError) else str(e).removeprefix(f'{file.name}: ')}"
 
 
 def _class_around(path: Path) -> Path | None:

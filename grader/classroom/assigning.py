@@ -143,8 +143,10 @@ def _condition(check: Cell, trace: TracebackType | None) -> str:
     match test:
         case ast.Compare(left, _, others):
             parts = [left, *others]
-        case ast.Call(_, arguments):
-            parts = arguments
+        case ast.Call(_, parts) | ast.BoolOp(_, parts):
+            pass
+        case ast.UnaryOp(_, part):
+            parts = [part]
         case _:
             parts = []
     values = []

@@ -6,30 +6,36 @@ function is one, so that an error costs what it breaks and no more.
 
 from __future__ import annotations
 
-import ast
 import re
 from itertools import pairwise
 
 from grader.course.metadata import Identity
-from grader.intake.notebook_file import MAX_BYTES, MAX_CODE, RawCell, RawNotebook, Unreadable, decoded
-from grader.intake.static_analysis import defines, main_guards, mended, parsed
+from grader.intake.notebook_file import MAX_CODE, RawCell, RawNotebook, Unreadable, decoded
+from grader.intake.static_analysis import defines, main_guards, mended, parsed, syntax_error
 
 MARK = re.compile(r"# ?(?:%%|In ?\[[\d ]*\]:)(.*)")
 
 
 def read_python_file(data: bytes, filename: str) -> RawNotebook:
     """The cells in the bytes of a Python file, each numbered by its first line, and notes. Raises Unreadable."""
-    if len(data) > MAX_BYTES:
-        raise Unreadable(f"{filename}: the file is larger than {MAX_BYTES // 10**6} MB; hand in the file that defines your functions")
+    try:
+        return _read(data)
+    except Unreadable as e:
+        raise Unreadable(f"{filename}: {e}") from None
+
+
+def _read(data: bytes) -> RawNotebook:
+    if not data.strip():
+        raise Unreadable("the file is empty; save it in your editor, and check again")
+    if len(data) > MAX_CODE:
+        raise Unreadable(f"the file is larger than {MAX_CODE // 10**6} MB; take pasted data out of it")
     text, notes = decoded(data)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if len(text) > MAX_CODE:
-        raise Unreadable(f"{filename}: the file holds more than {MAX_CODE // 10**6} MB of text; take pasted data out of it")
     if (plain := mended(text)) != text:
         text, notes = plain, [*notes, "Invisible characters in the code were taken out."]
     text, guards = _imported(text)
     notes += [f'What stands under `if __name__ == "__main__":` in line {line} was not run.' for line in guards]
-    cells = _marked(text) or _by_function(text, filename)
+    cells = _marked(text) or _by_function(text)
     raw = []
     for line, code, source in cells:
         if written := source.lstrip("\n"):
@@ -60,11 +66,13 @@ def _marked(text: str) -> list[tuple[int, bool, str]]:
     return cells
 
 
-def _by_function(text: str, filename: str) -> list[tuple[int, bool, str]]:
+def _by_function(text: str) -> list[tuple[int, bool, str]]:
     """The same of a file without marks: a cell for each statement that defines a function, and one for what stands between two."""
     tree = parsed(text)
     if tree is None:
-        raise Unreadable(f"{filename}: {_why_not_python(text)}")
+        if e := syntax_error(text):
+            raise Unreadable(f"line {e.lineno} is not Python ({e.msg}); mend it, and look whether `python` runs the file")
+        raise Unreadable("it is longer or nested deeper than any answer; hand in the file that defines your functions")
     lines = text.split("\n")
     cells: list[tuple[int, bool, str]] = []
     start = end = 0  # lines before the cell that is being gathered, and up to the statement read last
@@ -80,13 +88,3 @@ def _by_function(text: str, filename: str) -> list[tuple[int, bool, str]]:
             start = end
         alone, end = own, last
     return [*cells, (start + 1, True, "\n".join(lines[start:]))]
-
-
-def _why_not_python(text: str) -> str:
-    try:
-        ast.parse(text)
-    except SyntaxError as e:
-        return f"line {e.lineno} is not Python ({e.msg}); mend it, and look whether `python` runs the file"
-    except (ValueError, RecursionError, MemoryError):
-        pass
-    return "it is longer or nested deeper than any answer; hand in the file that defines your functions"

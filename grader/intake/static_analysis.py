@@ -27,6 +27,19 @@ def parsed(source: str) -> ast.Module | None:
     return tree if _is_shallow(tree) and not any(map(_is_huge, ast.walk(tree))) else None
 
 
+def syntax_error(source: str) -> SyntaxError | None:
+    """Why Python would refuse the source, magics and shell lines left blank (None: it would not, or for its size alone)."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(_without_magics(source))
+    except SyntaxError as e:
+        return e
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
 def mended(source: str) -> str:
     """The source with spaces that only look like spaces replaced, where that is what keeps it from being Python."""
     plain = source.translate(INVISIBLE)

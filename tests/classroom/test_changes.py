@@ -288,6 +288,8 @@ def edit(directory, before, after, notebook="02_square"):
             "3 * secret_draw**2",
             "`torch.equal(double(square(secret_draw.clone())), 3 * secret_draw ** 2)` does not hold where",
         ),
+        ("got.tolist() ==", "got.shape == (1,) and [8.0] ==", "where got.shape == (1,) is True, [8.0] == [9.0] is False"),
+        ("got.tolist() == [9.0]", "not got.tolist()", "`not got.tolist()` does not hold where got.tolist() is [9.0]"),
         ("return x * x", "return x * y", "NameError: name 'y' is not defined"),
         ("[9.0]", "[9.0] and square.__closure__ is None", "only data crosses"),
         (
@@ -296,7 +298,7 @@ def edit(directory, before, after, notebook="02_square"):
             "no eight; `value == 8` does not hold where value is 9",
         ),
     ],
-    ids=["a visible value", "a hidden value", "the key", "what does not cross", "a function of the check's own"],
+    ids=["a visible value", "a hidden value", "one of two", "none", "the key", "what does not cross", "a function of the check's own"],
 )
 def test_a_check_that_the_key_fails_is_told_before_anything_is_graded(directory, before, after, told, course):
     put(directory, "dora", course[0], hand_in_bytes(course[0]))

@@ -78,8 +78,10 @@ def test_a_file_may_answer_several_notebooks_and_its_name_may_say_which(course):
         ("def double(x)\n    return 2 * x", r"mine.py: line 1 is not Python \(expected ':'\)"),
         ("x = 1\n\ndef doubled(x):\nreturn 2 * x", "mine.py: line 4 is not Python"),
         ("x = " + "(" * 300 + ")" * 300, "nested"),
-        ("\0", "empty"),
-        ("", "empty"),
+        ("\0", "mine.py: the file is empty"),
+        ("", "mine.py: the file is empty"),
+        ("# " + "x" * 1_000_000, "mine.py: the file is larger than 1 MB"),
+        ("%matplotlib inline\nx = '\\d'\nx = = 1", "mine.py: line 3 is not Python"),
     ],
 )
 def test_what_is_not_python_is_refused_with_its_line(text, reason, course):

@@ -33,25 +33,23 @@ def _read(data: bytes) -> RawNotebook:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if (plain := mended(text)) != text:
         text, notes = plain, [*notes, "Invisible characters in the code were taken out."]
-    text, guards = _imported(text)
-    notes += [f'What stands under `if __name__ == "__main__":` in line {line} was not run.' for line in guards]
-    cells = _marked(text) or _by_function(text)
     raw = []
-    for line, code, source in cells:
+    for line, code, source in _marked(text) or _by_function(text):
         if written := source.lstrip("\n"):
-            raw.append(RawCell(line + len(source) - len(written), code, written, Identity()))
+            first = line + len(source) - len(written)
+            imported, guards = _imported(written) if code else (written, [])
+            notes += [f'What stands under `if __name__ == "__main__":` in line {first + guard - 1} was not run.' for guard in guards]
+            raw.append(RawCell(first, code, imported, Identity()))
     return RawNotebook("", tuple(raw), tuple(notes), script=True)
 
 
 def _imported(text: str) -> tuple[str, list[int]]:
-    """The text as it runs when it is imported, its lines where they were, and the lines of what then does not run."""
-    lines, guards = text.split("\n"), main_guards(text)
-    for guard in guards:
-        test = guard.test
-        if test.lineno == test.end_lineno:
-            line = lines[test.lineno - 1].encode()  # offsets are those of UTF-8
-            lines[test.lineno - 1] = (line[: test.col_offset] + b"False" + line[test.end_col_offset :]).decode()
-    return "\n".join(lines), [guard.lineno for guard in guards]
+    """The text of a cell as it runs when it is imported, its lines where they were, and the lines of what then does not run."""
+    lines, tests = text.split("\n"), [guard.test for guard in main_guards(text) if guard.test.lineno == guard.test.end_lineno]
+    for test in tests:
+        line = lines[test.lineno - 1].encode()  # offsets are those of UTF-8
+        lines[test.lineno - 1] = (line[: test.col_offset] + b"False" + line[test.end_col_offset :]).decode()
+    return "\n".join(lines), [test.lineno for test in tests]
 
 
 def _marked(text: str) -> list[tuple[int, bool, str]]:

@@ -22,6 +22,7 @@ SAME = {  # kinds of files that hold the answers -> a word of the note that is t
     "percent cells": (PERCENT, ""),
     "a main block": (PLAIN + MAIN, "line"),
     "a main block the other way round": (PLAIN + MAIN.replace('__name__ == "__main__"', '"__main__" == __name__'), "line"),
+    "a main block beside a cell that is not Python": (PERCENT + "\n# %%\nx = = 1\n\n# %%\n" + MAIN, "line"),
     "what an import would run": (PLAIN + MAIN + "else:\n    ready = True\n", "line"),
     "an import of what is not there": ("import no_such_package\n" + PLAIN, ""),
     "a test of its own that fails": (PLAIN + "assert doubled(1) == 3\n", ""),

@@ -24,6 +24,7 @@ from grader.course.source import KINDS, Cell, CourseError, Notebook
 from grader.course.translation import LOCALE
 from grader.feedback.table import keep_in
 from grader.intake.match import Submission, read_submission
+from grader.intake.static_analysis import defines
 from grader.judge.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -114,10 +115,10 @@ def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
     for cell in key.cells:
         known = identity(cell)
         kind = known.kind
-        if not kind and known.graded:  # an instructor's own, made with nbgrader's toolbar
-            kind = "answer" if known.written else "check"
-            if known.written and cell.cell_type == "code":
-                raise CourseError(f"{where}: cell {known.name} is graded by hand and is code; make it a written answer or a test")
+        if kind == "answer" and cell.cell_type == "code":
+            raise CourseError(f"{where}: cell {known.name} is graded by hand and is code; make it a written answer or a test")
+        if kind == "solution" and known.name not in defines(cell.source):
+            raise CourseError(f"{where}: the cell {known.name} is an answer; give it as its ID the name of its function")
         if kind in ("solution", "bring"):
             exercise = known.name
         if kind in KINDS or kind == "text":

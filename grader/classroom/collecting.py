@@ -18,6 +18,7 @@ from nbgrader.api import Student
 from nbgrader.coursedir import CourseDirectory
 
 from grader.classroom.atomic import write_atomically
+from grader.classroom.changes import still_refused
 from grader.classroom.directory import ClassDirectory, ClassError, read_config
 from grader.classroom.exports import Ungraded
 from grader.classroom.gradebook import ClassGradebook, NotEnteredError, handed_in
@@ -128,7 +129,9 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
             if isinstance(item, Refusal):
                 reason = item.reason
             elif not reason:
-                reason = filing.file(item, student)
+                notebook, reason = filing.file(item, student)
+                for who in {student, item.student}:
+                    before[who] = still_refused(before.get(who, {}), notebook, cls.names()) if notebook else before.get(who, {})
             if reason:
                 refused.setdefault(student, {})[item.filename] = reason
                 say(f"{student or '(no student)'}  {item.filename}  refused: {reason}")
@@ -159,14 +162,14 @@ class _Filing:
             return student, ""
         return item.student, f"{item.filename}: {_stranger(owner, self.roster.nearest(owner))}"
 
-    def file(self, item: CollectedFile, student: str) -> str:
-        """Files one hand-in, unless a newer one lies there. Returns why it cannot be used ("" if it can)."""
+    def file(self, item: CollectedFile, student: str) -> tuple[str, str]:
+        """Files one hand-in, unless a newer one lies there. Returns of which notebook it is, or "" and why it cannot be used."""
         try:
             name = read_submission(item.data, item.filename, self.masters).notebook.name
         except Unreadable as e:
-            return str(e)
+            return "", str(e)
         except Exception as e:  # ours, of something that nobody thought of: one hand-in stops no other
-            return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
+            return "", f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
         notes = list(item.notes)
         if not self.roster.sheets:
             student = placed(item, lambda other: self._known(other, name).number)
@@ -182,13 +185,12 @@ class _Filing:
         text = self._time(upload, item.late, name)
         known, there = self._known(student, name), path.exists()
         if there and self.roster.namesake(item.owner, student, known.platform, known.number):
-            return (
-                f"{item.filename}: '{item.owner.name}' number {item.owner.number} is another person than number {known.number}, whose "
-                f"hand-in is filed as {student}; 'grader roster' with {item.owner.platform.capitalize()}'s export tells them apart"
-            )
+            reason = f"{item.filename}: '{item.owner.name}' number {item.owner.number} is another person than number {known.number}, whose "
+            reason += f"hand-in is filed as {student}; 'grader roster' with {item.owner.platform.capitalize()}'s export tells them apart"
+            return "", reason
         if line := known.newer(upload) if there else "":
             self.say("  ".join([student, name, line, *notes]))
-            return ""
+            return name, ""
         same = there and path.read_bytes() == item.data
         if same and (not text or text == (stamp.read_text(encoding="utf-8") if stamp.exists() else "")):
             line, upload = "there already", replace(max(upload, known, key=lambda one: one.attempt), when=upload.when or known.when)
@@ -208,7 +210,7 @@ class _Filing:
             self.timeless[upload.platform] += 1
         if item.owner.hidden:
             self.hidden[student] = item.owner.platform
-        return ""
+        return name, ""
 
     def _known(self, student: str, name: str) -> Upload:
         """The hand-in that is there: as it was collected, or as nbgrader's collecting left it."""

@@ -9,32 +9,30 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import secrets
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import nbformat.v4
-import sqlalchemy.exc
 from nbformat import NotebookNode
-from nbgrader.converters import GenerateAssignment
-from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import BasePlugin
 from nbgrader.utils import find_all_files
 from traitlets.config import Config
 
 from grader.classroom import cluster, pool
+from grader.classroom.assigning import assign, make_gradebook
 from grader.classroom.atomic import write_atomically
-from grader.classroom.autograding import keep_tables, load_result, result_id
+from grader.classroom.autograding import keep_tables, load_result, read_master, result_id, version
+from grader.classroom.changes import grade_anew, take_out
 from grader.classroom.collecting import Say
 from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full, read_config
 from grader.classroom.exports import Ungraded, write_grades
 from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, handed_in, late_penalties
+from grader.classroom.log import write_down
 from grader.classroom.pages import Graded, feedback_page, report_page
 from grader.classroom.pool import Answer
 from grader.classroom.similarity import own_code
@@ -85,28 +83,30 @@ def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
             for notebook, following in zip(graded, [nb.name for nb in graded[1:]] + [""], strict=True):
                 source = cls.source(notebook.name)
                 if not source.exists():
+                    say(f"{notebook.name}: written with a secret seed to {source.parent}")
                     key = answer_key(notebook.with_seed(seed), following)
                     write_atomically(source, to_text(go_on_after_errors(key)))
             if not cls.config.exists():
                 write_atomically(cls.config, CONFIG.format(course=directory.resolve().name))
-            _make_gradebook(cls)
-            _assign(cls, read_config(cls), say)
+            make_gradebook(cls)
+            assign(cls, read_config(cls), say)
 
 
 def grade(
     directory: Path, *, jobs: int | None = None, ray: str = "", regrade: str = "", allow_no_jail: bool = False, say: Say = print
 ) -> Summary:
-    """Grades what is new or changed and writes grades*.csv; regrade: a student whose results are made again. Raises ClassError.
+    """Grades what is new or changed and writes grades*.csv and the log. Raises ClassError.
 
     ray: the address of the Ray cluster that judges ("": this machine's processes do). jobs: hand-ins judged side by side.
+    regrade: a student, a notebook or an exercise whose results are made again.
     """
     cls = ClassDirectory(directory)
     cls.require_class()
     with cls.translate_errors(), cls.exclusive_lock():
         config = read_config(cls)
-        _assign(cls, config, say)
-        if regrade:
-            _forget(cls, regrade)
+        assign(cls, config, say)
+        if regrade and (what := grade_anew(cls, regrade)):
+            say(what)
         course = CourseDirectory(config=config)
         with ClassGradebook(course.db_url, course.course_id) as gradebook:
             grading = _Grading(cls, config, gradebook)
@@ -142,6 +142,23 @@ def grade(
                 say(f"{pages} feedback pages written under {directory / 'feedback'}")
             write_grades(directory, cls.masters(), marks, gradebook.students, ungraded)
         return Summary(len(todo), unchanged, tuple(ungraded))
+
+
+def remove(directory: Path, student: str, say: Say = print) -> None:
+    """Takes a student who has left out of the gradebook and the tables, and moves what there is of them aside. Raises ClassError."""
+    cls = ClassDirectory(directory)
+    cls.require_class()
+    with cls.translate_errors(), cls.exclusive_lock():
+        course = CourseDirectory(config=read_config(cls))
+        with ClassGradebook(course.db_url, course.course_id) as gradebook:
+            place = take_out(cls, gradebook, student)
+            found, ungraded = _found(cls, gradebook)
+            ungraded += [(h.student, h.notebook, record.reason) for h in found if (record := cls.record(h)) and record.reason]
+            write_grades(directory, cls.masters(), gradebook.marks(), gradebook.students, ungraded)
+        line = f"removed from the class; the files and marks lie in {place}"
+        write_down(cls.log, "", student, None, None, line, "", "", version().hex()[:12])
+        shutil.rmtree(cls.own / "handins" / student, ignore_errors=True)
+        say(f"{student}: {line}; to undo it, move {place / 'submitted'} back to {cls.root / 'submitted' / student} and grade")
 
 
 def report(directory: Path, say: Say = print) -> Path:
@@ -195,9 +212,12 @@ class _Grading:
         else:
             assert not isinstance(answer, str)
             line = f"{answer[0].points:g} of {answer[0].max_points:g}{lateness}"
-            if before and before.result != record.result:
+            if before and (before.result, before.score) != (record.result, record.score):
                 line += f" (was {before.score:g})" if before.score is not None else " (was not graded)"
-        self.cls.write_record(hand_in, record)
+        was, source = before.score if before else None, read_master(self.cls.source(hand_in.notebook)).digest.hex()
+        digests = (digest[:12] for digest in (hand_in.digest, source, version().hex()))
+        write_down(self.cls.log, hand_in.notebook, hand_in.student, was, record.score, line, *digests)
+        self.cls.write_record(hand_in, record)  # behind the log: what a kill lets through is graded and logged again
         return line, record.reason
 
     def _enter(self, hand_in: HandIn, answer: Answer) -> tuple[Record, str]:
@@ -253,75 +273,19 @@ def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn]
             ungraded.append((student, notebook, f"the folder holds no {path.name}; 'grader collect' files a notebook under its name"))
         else:
             try:
-                result = result_id(path.read_bytes(), cls.source(notebook))
+                data = path.read_bytes()
+                result = result_id(data, cls.source(notebook))
             except OSError as e:
                 ungraded.append((student, notebook, f"{path.name} cannot be read: {e.strerror}"))
                 continue
             stamp = folder / "timestamp.txt"
             late = repr((deadlines.due.get(notebook), deadlines.extensions.get((student, notebook))))
             parts = [result.encode(), config, stamp.read_bytes() if stamp.exists() else b"", late.encode()]
-            found.append(HandIn(student, notebook, path, result, hashlib.sha256(b"\0".join(parts)).hexdigest()))
+            digest = hashlib.sha256(data).hexdigest()
+            found.append(HandIn(student, notebook, path, digest, result, hashlib.sha256(b"\0".join(parts)).hexdigest()))
     return found, ungraded
 
 
-class _Assignment(GenerateAssignment):
-    """Remembers what nbgrader only logs."""
-
-    error: Exception | None = None
-
-    def convert_single_notebook(self, notebook_filename: str) -> None:
-        try:
-            super().convert_single_notebook(notebook_filename)
-        except Exception as e:
-            self.error = e
-            raise
-
-
-def _assign(cls: ClassDirectory, config: Config, say: Say) -> None:
-    """Tells nbgrader of every source notebook that is new or was edited: gradebook and release/ then hold it."""
-    for master in cls.masters():
-        name = master.name
-        source, noted, released = cls.source(name), cls.own / "assigned" / name, cls.root / "release" / name
-        for check in master.of_kind("check"):
-            if "SEED" in check.hidden and not re.match(r"SEED = \d+\n", check.hidden):
-                raise ClassError(
-                    f"{source}: the hidden part of check {check.name} has lost the class's secret seed; "
-                    f"restore the file from a copy or write 'SEED = ' and a number of your own as its first line"
-                )
-        digest = hashlib.sha256(source.read_bytes()).hexdigest()
-        if noted.exists() and noted.read_text() == digest and (released / f"{name}.ipynb").exists():
-            continue
-        step = _Assignment(coursedir=CourseDirectory(config=config, assignment_id=name), config=config)
-        step.force = True
-        try:
-            step.start()
-        except NbGraderException as e:
-            if isinstance(step.error, OSError | sqlalchemy.exc.DatabaseError):
-                raise step.error from None
-            raise ClassError(f"{source}: nbgrader does not take it: {step.error or e}") from None
-        write_atomically(noted, digest)
-        say(f"{name}: released to {released}")
-
-
-def _make_gradebook(cls: ClassDirectory) -> None:
-    """Makes the gradebook under another name first: nbgrader would go on with half of one."""
-    if not cls.gradebook.exists():
-        for noted in ("assigned", "handins"):
-            shutil.rmtree(cls.own / noted, ignore_errors=True)
-        draft = cls.root.resolve() / "gradebook.db.draft"
-        draft.unlink(missing_ok=True)
-        os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]  # nbgrader looks there for alembic
-        ClassGradebook(f"sqlite:///{draft}").close()
-        draft.replace(cls.gradebook)
-
-
-def _forget(cls: ClassDirectory, student: str) -> None:
-    if not (cls.root / "submitted" / student).is_dir():
-        raise ClassError(f"no hand-in of {student!r} under {cls.root / 'submitted'}")
-    for path in (cls.own / "handins" / student).glob("*.json"):
-        result = cls.remembered(f"handins/{student}/{path.name}").get("result")
-        (cls.results / f"{result}.json").unlink(missing_ok=True)
-        path.unlink()
 
 
 def _progress(count: int, total: int, began: float) -> str:

@@ -27,11 +27,12 @@ class ClassError(Exception):
 
 @dataclass(frozen=True)
 class HandIn:
-    """A learner's file. result: the id of its judgement, entry: of all that its row in the gradebook depends on."""
+    """A learner's file. digest: of its bytes, result: the id of its judgement, entry: of all that its row in the gradebook depends on."""
 
     student: str
     notebook: str
     path: Path
+    digest: str
     result: str
     entry: str
 
@@ -53,6 +54,7 @@ class ClassDirectory:
     def __init__(self, root: Path) -> None:
         self.root, self.own = root, root / ".grader"
         self.gradebook, self.config, self.results = root / "gradebook.db", root / "nbgrader_config.py", self.own / "results"
+        self.log = root / "grading.log"
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in (self.root / "source").glob("*/*.ipynb") if path.stem == path.parent.name)

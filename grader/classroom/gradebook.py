@@ -8,7 +8,20 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from nbformat import NotebookNode
-from nbgrader.api import Assignment, BaseCell, Comment, Grade, Gradebook, SourceCell, Student, SubmittedAssignment, SubmittedNotebook
+from nbgrader.api import (
+    Assignment,
+    BaseCell,
+    Comment,
+    Grade,
+    Gradebook,
+    GradeCell,
+    MissingEntry,
+    SolutionCell,
+    SourceCell,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, parse_utc
@@ -154,6 +167,33 @@ class ClassGradebook(Gradebook):
                 marks.comments[name] = comment
         if new:
             self.db.execute(update(Comment), new)
+
+    def add_cells(self, name: str, key: NotebookNode) -> None:
+        """Makes room for what is new in a source notebook, in each hand-in too: nbgrader adds no cell once there is one.
+
+        Raises NotEnteredError where cells are gone of which hand-ins have marks.
+        """
+        try:
+            notebook = self.find_notebook(name, name)
+        except MissingEntry:
+            return
+        if not notebook.submissions:
+            return
+        cells = {known.grade_id: cell for cell in key.cells if (known := identity(cell)).grade_id}
+        if gone := sorted({cell.name for cell in notebook.source_cells} - cells.keys()):
+            raise NotEnteredError(f"the cells {', '.join(gone)} are gone, and hand-ins have been graded with them; put them back")
+        for grade_id in cells.keys() - {cell.name for cell in notebook.source_cells}:
+            cell, known = cells[grade_id], identity(cells[grade_id])
+            facts = {"name": grade_id, "notebook": notebook}
+            self.db.add(SourceCell(cell_type=cell.cell_type, **facts))
+            if known.graded:
+                graded = GradeCell(max_score=float(known.points), cell_type=cell.cell_type, **facts)
+                self.db.add_all(Grade(cell=graded, notebook=own) for own in notebook.submissions)
+            if known.kind in ("solution", "bring", "answer"):
+                commented = SolutionCell(**facts)
+                self.db.add_all(Comment(cell=commented, notebook=own) for own in notebook.submissions)
+        self.db.commit()
+        self.db.remove()
 
     def withdraw(self, assignment: str, student: str) -> None:
         """Takes a hand-in's rows back, the student stays: what cannot be graded is blank, it does not keep the grade of another file."""

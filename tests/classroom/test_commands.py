@@ -208,19 +208,14 @@ def test_a_hand_in_that_became_unreadable_loses_its_grade(directory, course):
 
 def test_a_changed_test_is_graded_again_for_everybody(directory):
     source = directory / "source/01_double/01_double.ipynb"
-    text = source.read_text(encoding="utf-8").replace("got.shape == (2, 3)", "got.shape == (2, 4)")
-    source.write_text(text, encoding="utf-8")
+    text = source.read_text(encoding="utf-8").replace("got.shape == (2, 3)", "got.shape == (6,)")
+    source.write_text(text.replace("return 2 * x", "return (2 * x).reshape(-1)"), encoding="utf-8")
     summary, said = quietly(directory)
     assert summary.graded == 4 and "anna  2 of 3 (was 3)" in said
     assert row(directory, "anna")["01_double/double/keeps_the_shape"] == "0"
-    assert "(2, 4)" in (directory / "release/01_double/01_double.ipynb").read_text(encoding="utf-8")
+    assert "(6,)" in (directory / "release/01_double/01_double.ipynb").read_text(encoding="utf-8")
 
 
-def test_one_student_can_be_graded_again(directory):
-    summary, said = quietly(directory, regrade="anna")
-    assert summary.graded == 2 and "anna  3 of 3" in said
-    with pytest.raises(ClassError, match="no hand-in of 'nobody'"):
-        grade(directory, regrade="nobody")
 
 
 def test_late_penalties_and_extensions_are_nbgraders(directory):

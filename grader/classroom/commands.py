@@ -37,6 +37,7 @@ from grader.classroom.exports import Ungraded, write_grades
 from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, late_penalties
 from grader.classroom.pages import Graded, feedback_page, report_page
 from grader.classroom.pool import Answer
+from grader.classroom.roster import sheets
 from grader.classroom.similarity import own_code
 from grader.course.build import go_on_after_errors, to_text
 from grader.course.source import Notebook
@@ -157,7 +158,7 @@ def _handed_in(folder: Path) -> datetime | None:
 def grade(
     directory: Path, *, jobs: int | None = None, ray: str = "", regrade: str = "", allow_no_jail: bool = False, say: Say = print
 ) -> Summary:
-    """Grades what is new or changed and writes grades*.csv; regrade: a student whose results are made again. Raises ClassError.
+    """Grades what is new or changed and writes grades.csv and grades/; regrade: a student whose results are made again. Raises ClassError.
 
     ray: the address of the Ray cluster that judges ("": this machine's processes do). jobs: hand-ins judged side by side.
     """
@@ -171,6 +172,7 @@ def grade(
         course = CourseDirectory(config=config)
         with ClassGradebook(course.db_url, course.course_id) as gradebook:
             grading = _Grading(cls, config, gradebook)
+            exported = sheets(cls, gradebook.students)
             found, ungraded = _found(cls, gradebook)
             todo = []
             for hand_in in found:
@@ -201,7 +203,8 @@ def grade(
             marks = gradebook.marks()
             if pages := grading.pages + grading.renew_pages(found, marks):
                 say(f"{pages} feedback pages written under {directory / 'feedback'}")
-            write_grades(directory, cls.masters(), marks, gradebook.students, ungraded)
+            for line in write_grades(directory, cls.masters(), marks, gradebook.students, ungraded, exported):
+                say(line)
         return Summary(len(todo), unchanged, tuple(ungraded))
 
 

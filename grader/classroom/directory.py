@@ -106,8 +106,9 @@ class ClassDirectory:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # flock would pass to a child that is just being started
             except (BlockingIOError, PermissionError):  # which of them: the system's choice
                 raise ClassError(f"{self.root}: another grader command is at work in this class; wait until it has ended") from None
-            for draft in (*self.root.glob(".*.draft"), *self.own.rglob(".*.draft")):  # of a command that was killed
-                draft.unlink(missing_ok=True)
+            for folder in (self.root, self.root / "grades", self.root / "roster", *self.own.rglob("**/")):
+                for draft in folder.glob(".*.draft"):  # of a command that was killed
+                    draft.unlink(missing_ok=True)
             yield
 
     @contextlib.contextmanager

@@ -144,9 +144,8 @@ def _students(
 
 def _canvas_columns(notebooks: Sequence[Notebook], sheet: Sheet) -> dict[str, list[int]]:
     """Where the export has a notebook's assignment: it bears its title or its file's name, or "GRPO" or "notebook" and its number."""
-    titles = {place: match["title"] for place, title in enumerate(sheet.header) if (match := CANVAS_ASSIGNMENT.fullmatch(title.strip()))}
-    (points,) = [row for row in sheet.rows if "Points Possible" in row[0]][:1] or [sheet.header]
-    titles = {place: f" {_words(title)} " for place, title in titles.items() if "read only" not in points[place]}
+    found = ((place, CANVAS_ASSIGNMENT.fullmatch(title.strip())) for place, title in enumerate(sheet.header))
+    titles = {place: f" {_words(match['title'])} " for place, match in found if match}
     named: dict[str, list[int]] = {}
     for notebook in notebooks:
         own = (_words(notebook.name), _words(re.sub(r"^\d+\W+", "", notebook.title)))

@@ -76,11 +76,11 @@ def enrolled(cls, tmp_path, files, students=()):
 
 
 def graded(cls, course, whose):
-    """Marks and ungraded of a class: the n-th of `whose` is in the n-th state. Writes a page for each who has marks."""
+    """Marks and ungraded of a class, and the final scores: each student has one in the first or the second notebook. Writes the pages."""
     marks, ungraded, final = {}, [], {}
-    for notebook in course:
+    for notebook, states in zip(course, (STATES, STATES[3:] + STATES[:3]), strict=True):
         cells = {cell.name: cell.points for cell in notebook.of_kind("check", "answer")}
-        for n, (student, state) in enumerate(zip(whose, itertools.cycle(STATES), strict=False)):
+        for n, (student, state) in enumerate(zip(whose, itertools.cycle(states), strict=False)):
             if state == "refused":
                 ungraded.append((student, notebook.name, "no notebook"))
             elif state != "nothing":
@@ -119,7 +119,8 @@ def test_canvas_takes_the_final_scores_and_nothing_else_changes(cls, course, tmp
     marks, ungraded, final = graded(cls, course, [student for student, key in whose.items() if key < 1012])
     lines = export(cls, course, students, marks, ungraded)
     canvas.scores |= {(person.id, 50): "9.75" for person in canvas.students}  # somebody graded the essay since
-    canvas.scores[1004, 60] = "3.5"  # and gave points by hand to somebody whose file was refused
+    canvas.scores[1004, 60] = "3.5"  # and gave points by hand to people whose file was refused
+    canvas.scores[1001, 61] = "2.5"
     expected = dict(canvas.scores)
     for notebook, key in zip(course, (60, 61), strict=True):
         upload = canvas.take((cls.root / f"grades/canvas-{notebook.name}.csv").read_bytes())
@@ -140,6 +141,12 @@ def test_a_column_that_is_not_surely_a_notebooks_is_not_written_to(cls, course, 
     assert "several columns" in one and "first try (60)" in one and "second try (61)" in one
     assert 'the column "Squaring the circle 2 (62)", which counts 100.00 points there and 3 here' in two
     assert len(canvas.take((cls.root / "grades/canvas-01_double.csv").read_bytes()).new_assignments) == 1
+
+
+def test_no_column_is_two_notebooks(cls, course, tmp_path):
+    students = enrolled(cls, tmp_path, {"canvas.csv": canvas_course([("GRPO 2: doubling", 5), ("Quiz", 5)]).export()})
+    one, two = export(cls, course, students, *graded(cls, course, [student.id for student in students])[:2])
+    assert 'the column "GRPO 2: doubling (60)"' in one and "a new column" in two
 
 
 def moodle_assignment(first, maximum):

@@ -88,7 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     new.set_defaults(command=lambda o: _class(lambda c: c.new(o.directory, read_course(ROOT / "solutions"))))
 
     collect = commands.add_parser("collect", help="file hand-ins: notebooks, folders and zips as a learning platform gives them")
-    collect.set_defaults(command=lambda o: _class(lambda c: c.collect(o.directory, o.paths)))
+    collect.set_defaults(command=_collect)
+
+    roster = commands.add_parser(
+        "roster",
+        help="who is in the class: what Canvas, Moodle, Gradescope or GitHub Classroom export, or a CSV with name, email, id",
+    )
+    roster.set_defaults(command=_roster)
 
     grade = commands.add_parser("grade", help="grade what is new or changed; safe to stop and to run again")
     grade.set_defaults(
@@ -100,8 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page on the class: scores, checks, mistakes, hand-ins that are nearly the same")
     report.set_defaults(command=lambda o: _class(lambda c: c.report(o.directory)))
 
-    for command in (new, collect, grade, report):
+    for command in (new, roster, collect, grade, report):
         command.add_argument("directory", type=Path, metavar="DIR")
+    roster.add_argument("paths", type=Path, nargs="+", metavar="FILE")
+    roster.add_argument("--notebook", default="", metavar="NAME", help="which one a grading worksheet of Moodle is of, such as 02")
     collect.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     grade.add_argument("--jobs", type=_positive, metavar="N", help="hand-ins judged side by side (default: one a core)")
     grade.add_argument("--ray", default="", metavar="ADDRESS", help="judge on the Ray cluster of this address (local: one of this machine)")
@@ -191,6 +199,24 @@ def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
     except commands.ClassError as e:
         return _refuse(e)
     return 2 if isinstance(refused, list | tuple) and refused else 0
+
+
+def _collect(options: argparse.Namespace) -> int:
+    def command(_: ModuleType) -> Sequence[object]:
+        from grader.classroom.collecting import collect
+
+        return collect(options.directory, options.paths)
+
+    return _class(command)
+
+
+def _roster(options: argparse.Namespace) -> int:
+    def command(_: ModuleType) -> None:
+        from grader.classroom.collecting import roster
+
+        roster(options.directory, options.paths, options.notebook)
+
+    return _class(command)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What is done with a class: made, hand-ins collected, graded, reported.
+"""What is done with a class: made, graded, reported.
 
 What may happen at any moment (kill -9, a full disk) costs no more than the hand-in at work: the result of a judgement is
 a file named by what it depends on (hand-in, tests, grader), and a hand-in's record says what stands in the gradebook.
@@ -14,9 +14,8 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat.v4
@@ -26,13 +25,14 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import BasePlugin
-from nbgrader.utils import find_all_files, parse_utc
-from traitlets.config import Config, PyFileConfigLoader
+from nbgrader.utils import find_all_files
+from traitlets.config import Config
 
 from grader.classroom import cluster, pool
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import keep_tables, load_result, result_id
-from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full
+from grader.classroom.collecting import Say, handed_in
+from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full, read_config
 from grader.classroom.exports import Ungraded, write_grades
 from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, late_penalties
 from grader.classroom.pages import Graded, feedback_page, report_page
@@ -42,8 +42,6 @@ from grader.classroom.similarity import own_code
 from grader.course.build import go_on_after_errors, to_text
 from grader.course.source import Notebook
 from grader.feedback.release import answer_key
-from grader.intake.match import Unreadable, read_submission
-from grader.intake.platforms import CollectedFile, Refusal, gather, placed
 
 CONFIG = '''"""nbgrader's configuration of this class. `grader grade` heeds late penalties alone, nbgrader's own commands all options."""
 
@@ -60,7 +58,6 @@ c.CourseDirectory.root = os.path.dirname(os.path.abspath(__file__))
 # or a rule of your own, a class with late_submission_penalty(self, student_id, score, total_seconds_late):
 # c.AssignLatePenalties.plugin_class = "my_module.MyLatePenalty"
 '''
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -91,68 +88,7 @@ def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
             if not cls.config.exists():
                 write_atomically(cls.config, CONFIG)
             _make_gradebook(cls)
-            _assign(cls, _config(cls), say)
-
-
-def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Ungraded]:
-    """Files what a learning platform or Colab gives under submitted/. Returns what it refused. Raises ClassError."""
-    cls = ClassDirectory(directory)
-    cls.require_class()
-    for path in paths:
-        if not path.exists():
-            raise ClassError(f"{path}: no such file or folder")
-    with cls.translate_errors(), cls.exclusive_lock():
-        masters = cls.masters()
-        refused: dict[str, dict[str, str]] = {}
-        before = cls.remembered("refused.json")  # student -> file -> why, where nothing better has come since
-        held = cls.remembered("numbers.json")
-        for item in gather(paths):
-            before.get(item.student, {}).pop(item.filename, None)  # the file has come again
-            reason = item.reason if isinstance(item, Refusal) else _file(cls, item, masters, held, say)
-            if reason:
-                refused.setdefault(item.student, {})[item.filename] = reason
-                say(f"{item.student or '(no student)'}  {item.filename}  refused: {reason}")
-        kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
-        cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
-        return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
-
-
-def _file(cls: ClassDirectory, item: CollectedFile, masters: Sequence[Notebook], held: dict[str, str], say: Say) -> str:
-    """Files one hand-in, unless a newer one lies there. Returns why it cannot be used ("" if it can)."""
-    try:
-        name = read_submission(item.data, item.filename, masters).notebook.name
-    except Unreadable as e:
-        return str(e)
-    except Exception as e:  # ours, of something that nobody thought of: one hand-in stops no other
-        return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
-    student = placed(item, name, held)
-    folder = cls.root / "submitted" / student / name
-    path = folder / f"{name}.ipynb"
-    when = datetime.fromtimestamp(int(item.mtime), UTC).replace(tzinfo=None)
-    known = None
-    with contextlib.suppress(OSError, NotEnteredError):
-        known = _handed_in(folder) if path.exists() else None
-    if known and known > when:
-        line = f"older than the one of {known:%Y-%m-%d %H:%M}, left out"
-    elif known == when and path.read_bytes() == item.data:
-        line = "there already"
-    else:
-        cls.remember("numbers.json", held)
-        write_atomically(folder / "timestamp.txt", f"{when:%Y-%m-%d %H:%M:%S} UTC")
-        write_atomically(path, item.data)
-        line = "filed" if known is None else f"filed in the place of the one of {known:%Y-%m-%d %H:%M}"
-    say("  ".join([student, name, line, *item.notes]))
-    return ""
-
-
-def _handed_in(folder: Path) -> datetime | None:
-    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
-    try:
-        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
-    except FileNotFoundError:
-        return None
-    except (ValueError, OverflowError):
-        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
+            _assign(cls, read_config(cls), say)
 
 
 def grade(
@@ -165,7 +101,7 @@ def grade(
     cls = ClassDirectory(directory)
     cls.require_class()
     with cls.translate_errors(), cls.exclusive_lock():
-        config = _config(cls)
+        config = read_config(cls)
         _assign(cls, config, say)
         if regrade:
             _forget(cls, regrade)
@@ -212,7 +148,7 @@ def report(directory: Path, say: Say = print) -> Path:
     """Writes report.html, about what has been graded. Raises ClassError."""
     cls = ClassDirectory(directory)
     cls.require_class()
-    course = CourseDirectory(config=_config(cls))
+    course = CourseDirectory(config=read_config(cls))
     with cls.translate_errors(), ClassGradebook(course.db_url, course.course_id) as gradebook:
         marks = gradebook.marks()
         found, ungraded = _found(cls, gradebook)
@@ -266,7 +202,7 @@ class _Grading:
         if isinstance(answer, str):
             return Record(hand_in.entry, hand_in.result, reason=answer)
         result, text = answer
-        when, nb = _handed_in(hand_in.path.parent), nbformat.v4.reads(text)
+        when, nb = handed_in(hand_in.path.parent), nbformat.v4.reads(text)
         source = self.cls.source(hand_in.notebook)
         self._place(self.cls.autograded(hand_in), text, hand_in.path.parent, source.parent)
         marks = self.gradebook.enter(hand_in.notebook, hand_in.student, nb, result, self.rule, when)
@@ -382,13 +318,6 @@ def _forget(cls: ClassDirectory, student: str) -> None:
         result = cls.remembered(f"handins/{student}/{path.name}").get("result")
         (cls.results / f"{result}.json").unlink(missing_ok=True)
         path.unlink()
-
-
-def _config(cls: ClassDirectory) -> Config:
-    try:
-        return PyFileConfigLoader("nbgrader_config.py", path=str(cls.root.resolve())).load_config()
-    except Exception as e:  # it is the instructor's own Python
-        raise ClassError(f"{cls.config}: {type(e).__name__}: {e}") from None
 
 
 def _progress(count: int, total: int, began: float) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy.exc
+from traitlets.config import Config, PyFileConfigLoader
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import read_master
@@ -131,6 +132,14 @@ class ClassDirectory:
             return f"{self.gradebook}: {who}; close it and run this again"
         remedy = "" if isinstance(e, sqlalchemy.exc.OperationalError) else "; restore it from a copy"
         return f"{self.gradebook}: {e.orig}{remedy}"
+
+
+def read_config(cls: ClassDirectory) -> Config:
+    """The class's nbgrader_config.py. Raises ClassError."""
+    try:
+        return PyFileConfigLoader("nbgrader_config.py", path=str(cls.root.resolve())).load_config()
+    except Exception as e:  # it is the instructor's own Python
+        raise ClassError(f"{cls.config}: {type(e).__name__}: {e}") from None
 
 
 def is_full(e: Exception) -> bool:

@@ -15,13 +15,16 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from itertools import chain, count
 from pathlib import Path
 
+import dateutil.parser
 from nbgrader.api import Student
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.directory import ClassDirectory, ClassError
+from grader.intake.platforms import Owner
 
 CANVAS_TEST_STUDENT = "student, test"  # Canvas's own, whose work counts for nobody
 HIGH = re.compile(rb"[\x80-\xff]+")
@@ -191,6 +194,58 @@ def add(cls: ClassDirectory, path: Path, notebook: str, students: Sequence[Stude
     return sheet
 
 
+class Roster:
+    """Who a file is of, by the words of its name; empty where the class has no roster."""
+
+    def __init__(self, sheets: Sequence[Sheet], students: Iterable[Student]) -> None:
+        self.sheets, known = sheets, of_gradebook(students)
+        self.numbers: dict[tuple[str, str], str] = {}
+        self.times: dict[tuple[str, str], float] = {}
+        for sheet in sheets:
+            _learn(known, sheet)
+            when = sheet.column("last modified (submission)")
+            for row, person in zip(sheet.rows, sheet.people, strict=True):
+                if person and person.number:
+                    self.numbers[sheet.platform, person.number] = person.student
+                if person and when is not None and (handed_in := _moment(row[when])):
+                    self.times[sheet.notebook, person.student] = handed_in
+        self.sure, self.likely, self.pieces = (_Index(known, keys) for keys in (_sure, _likely, _pieces))
+        self.names = {student: next((person.name for person in facts if person.name), "") for student, facts in known.items()}
+
+    def student(self, owner: Owner) -> str:
+        """Their id in this class; "" for nobody, and where a name is that of several or says two people's ids."""
+        if owner.number and (student := self.numbers.get((owner.platform, owner.number))):
+            return student
+        if owner.platform == "canvas" and any(sheet.platform == "canvas" for sheet in self.sheets):
+            return ""  # its number is of somebody whom the export does not have: a name could only be a namesake's
+        words = owner.words or (owner.name,)
+        for text in words:
+            if student := self.sure.one([key(text)]) or self.likely.one([key(text)]):
+                return student
+        for text in words:  # 2023001_张三, "Group A-Ada Lark"
+            found = {self.pieces.one([key(piece)]) for how in (r"[_+-]+", r"[\s_+-]+") for piece in re.split(how, text)} - {""}
+            if found:
+                return found.pop() if len(found) == 1 else ""
+        return ""
+
+    def nearest(self, owner: Owner) -> str:
+        """The people whose names or ids are most like it, for a sentence."""
+        said = {one: student for student, name in self.names.items() for one in (key(name), key(student)) if one}
+        like = [one for text in owner.words or (owner.name,) for one in get_close_matches(key(text), said, 3, 0.5)]
+        students = list(dict.fromkeys(said[one] for one in like))[:3]
+        return ", ".join(f"{self.names[student]} ({student})" if self.names[student] else student for student in students)
+
+
+def _moment(text: str) -> float | None:
+    """Seconds since 1970 of a time as Moodle writes it, which is this machine's own time; None where it cannot be read."""
+    if numbers := re.match(r"(\d{4})\D+(\d{1,2})\D+(\d{1,2})\D.*?(\d{1,2}):(\d\d)", text):  # 2026年06月10日 星期三 14:14
+        text = "{}-{}-{} {}:{}".format(*numbers.groups())
+    try:
+        return dateutil.parser.parse(text).timestamp() if any(map(str.isdigit, text)) else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def _learn(known: dict[str, list[Person]], sheet: Sheet) -> None:
     for person in filter(None, sheet.people):
         known.setdefault(person.student, []).append(person)
@@ -237,6 +292,14 @@ def _likely(person: Person) -> list[str]:
     first, last = person.first_name, person.last_name
     texts = [first + last, last + first, person.email.partition("@")[0], *person.ids]
     return list(dict.fromkeys(one for one in map(key, texts) if one))
+
+
+def _pieces(person: Person) -> list[str]:
+    """Keys that are nobody else's first name: whole names, addresses, and ids with a digit in them."""
+    first, last = person.first_name, person.last_name
+    names = [first + last, last + first] if (first and last) or not (first + last).isascii() else []
+    texts = [*names, person.email, *(one for one in person.ids if any(map(str.isdigit, one)))]
+    return [one for one in map(key, texts) if one]
 
 
 def _person(shape: _Shape, row: Mapping[str, str]) -> Person | None:

@@ -1,0 +1,251 @@
+"""Hand-ins filed under submitted/, by the class's roster where it has one, and the roster itself.
+
+A hand-in's timestamp.txt, which nbgrader reads, is what a platform says of when it was handed in; where nothing is known
+there is none, and no due date counts. Canvas says LATE and not by how much: the time is then a second after the due date,
+which any extension makes good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nbgrader.api import Student
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
+
+from grader.classroom.atomic import write_atomically
+from grader.classroom.directory import ClassDirectory, ClassError, read_config
+from grader.classroom.exports import Ungraded
+from grader.classroom.gradebook import ClassGradebook, NotEnteredError
+from grader.classroom.roster import Roster, add, key, sheets
+from grader.course.source import Notebook
+from grader.intake.match import Unreadable, read_submission
+from grader.intake.platforms import CollectedFile, Owner, Refusal, gather, placed
+
+Say = Callable[[str], None]
+NAMED = 10  # people whom one line names
+
+
+def roster(directory: Path, paths: Sequence[Path], notebook: str = "", say: Say = print) -> None:
+    """Reads what platforms export of a class's people into the gradebook, and keeps it under roster/. Raises ClassError.
+
+    notebook: the one that a grading worksheet of Moodle is of ("": its file name tells).
+    """
+    cls = ClassDirectory(directory)
+    cls.require_class()
+    with cls.translate_errors(), cls.exclusive_lock(), _gradebook(cls) as gradebook:
+        for path in paths:
+            before = {student.id for student in gradebook.students}
+            sheet = add(cls, path, notebook, gradebook.students)
+            people = {person.student: person for person in sheet.people if person}
+            for person in people.values():
+                row = gradebook.db.get(Student, person.student) or Student(id=person.student)
+                if person.name:
+                    row.first_name, row.last_name = person.first_name, person.last_name
+                row.email = person.email or row.email
+                if sheet.platform == "canvas":
+                    row.lms_user_id = person.number
+                gradebook.db.add(row)
+            gradebook.db.commit()
+            kind = f"Moodle's worksheet of {sheet.notebook}" if sheet.worksheet else sheet.platform
+            say(f"{path.name} ({kind}): {len(people)} people, {len(people.keys() - before)} of them new")
+            if others := sorted(before - people.keys()):
+                say(f"  in the gradebook and not in this file, they stay: {_some(others)}")
+
+
+def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Ungraded]:
+    """Files what a learning platform or Colab gives under submitted/. Returns what it refused. Raises ClassError."""
+    cls = ClassDirectory(directory)
+    cls.require_class()
+    for path in paths:
+        if not path.exists():
+            raise ClassError(f"{path}: no such file or folder")
+    with cls.translate_errors(), cls.exclusive_lock():
+        with _gradebook(cls) as gradebook:
+            students, (due, _) = gradebook.students, gradebook.deadlines()
+            filing = _Filing(cls, cls.masters(), Roster(sheets(cls, students), students), due, say)
+        refused: dict[str, dict[str, str]] = {}
+        before = cls.remembered("refused.json")  # student -> file -> why, where nothing better has come since
+        for item in gather(paths):
+            student, reason = filing.whose(item)
+            before.get(student, {}).pop(item.filename, None)  # the file has come again
+            if isinstance(item, Refusal):
+                reason = item.reason
+            elif not reason:
+                reason = filing.file(item, student)
+            if reason:
+                refused.setdefault(student, {})[item.filename] = reason
+                say(f"{student or '(no student)'}  {item.filename}  refused: {reason}")
+        kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
+        cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
+        filing.sum_up()
+        return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
+
+
+def handed_in(folder: Path) -> datetime | None:
+    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
+    try:
+        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
+    except FileNotFoundError:
+        return None
+    except (ValueError, OverflowError):
+        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
+
+
+class _Filing:
+    """Files hand-ins one after the other, and remembers what to say of all of them."""
+
+    def __init__(
+        self, cls: ClassDirectory, masters: Sequence[Notebook], roster: Roster, due: Mapping[str, datetime | None], say: Say
+    ) -> None:
+        self.cls, self.masters, self.roster, self.due, self.say = cls, masters, roster, due, say
+        self.new: set[str] = set()
+        self.hidden: dict[str, str] = {}  # student -> platform
+        self.timeless: Counter[str] = Counter()  # by platform
+        self.late_without_due: Counter[str] = Counter()  # by notebook
+
+    def whose(self, item: CollectedFile | Refusal) -> tuple[str, str]:
+        """The student, and why the file cannot be filed ("" if it can)."""
+        owner = item.owner
+        if owner is None or not item.student or not self.roster.sheets:
+            return item.student, ""
+        if student := self.roster.student(owner):
+            return student, ""
+        return item.student, f"{item.filename}: {_stranger(owner, self.roster.nearest(owner))}"
+
+    def file(self, item: CollectedFile, student: str) -> str:
+        """Files one hand-in, unless a newer one lies there. Returns why it cannot be used ("" if it can)."""
+        try:
+            name = read_submission(item.data, item.filename, self.masters).notebook.name
+        except Unreadable as e:
+            return str(e)
+        except Exception as e:  # ours, of something that nobody thought of: one hand-in stops no other
+            return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
+        notes = list(item.notes)
+        if not self.roster.sheets:
+            student = placed(item, lambda other: self.cls.remembered(_note(other, name)).get("number", ""))
+            if student not in (item.student, item.student.removesuffix(f"_{item.owner.number}")):
+                notes.append(f"Another {item.student} has handed this notebook in; a roster tells whether they are one person.")
+        folder = self.cls.root / "submitted" / student / name
+        path, stamp = folder / f"{name}.ipynb", folder / "timestamp.txt"
+        if not folder.parent.exists():
+            self.new.add(student)
+        facts = self._facts(item, student, name)
+        text = self._time(facts, item, name)
+        known = self.cls.remembered(_note(student, name)) if path.exists() else {}
+        if path.exists() and not known:
+            known = {"when": _seconds(folder)}
+        if line := _newer_there(facts, known):
+            self.say("  ".join([student, name, line, *notes]))
+            return ""
+        same = path.exists() and path.read_bytes() == item.data
+        if same and text == (stamp.read_text(encoding="utf-8") if stamp.exists() else ""):
+            line = "there already"
+        else:
+            line = "filed" if not path.exists() else "filed anew, its time has changed" if same else f"filed in the place of {_said(known)}"
+            if text:
+                write_atomically(stamp, text)
+            else:
+                stamp.unlink(missing_ok=True)
+            if not same:
+                write_atomically(path, item.data)
+        self.cls.remember(_note(student, name), facts)
+        self.say("  ".join([student, name, line, *(["late, says Canvas"] if item.late else []), *notes]))
+        if item.owner.hidden:
+            self.hidden[student] = item.owner.platform
+        return ""
+
+    def _facts(self, item: CollectedFile, student: str, name: str) -> dict[str, object]:
+        """What is remembered of a hand-in, to compare with one that comes later."""
+        owner = item.owner
+        when = item.when or (self.roster.times.get((name, student)) if owner.platform == "moodle" else None)
+        return {"platform": owner.platform, "number": owner.number, "attempt": item.attempt, "when": when and int(when)}
+
+    def _time(self, facts: dict[str, object], item: CollectedFile, name: str) -> str:
+        """What timestamp.txt is to hold, "" for no such file."""
+        due = self.due.get(name)
+        if facts["when"] is not None:
+            return f"{datetime.fromtimestamp(int(str(facts['when'])), UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if item.late and due:
+            return f"{due + timedelta(seconds=1):%Y-%m-%d %H:%M:%S} UTC"
+        if item.late:
+            self.late_without_due[name] += 1
+        elif item.owner.platform != "canvas":  # that would have said LATE
+            self.timeless[item.owner.platform] += 1
+        return ""
+
+    def sum_up(self) -> None:
+        """Says what holds for many hand-ins, once."""
+        for name, count in self.late_without_due.items():
+            self.say(
+                f"{name}: {count} are late, says Canvas; set its due date in the formgrader and collect the same file again, and it counts"
+            )
+        if count := self.timeless.total():
+            remedy = "; 'grader roster' with Moodle's grading worksheet tells it, then collect again" if self.timeless["moodle"] else ""
+            self.say(f"nothing says when {count} of these were handed in, so no due date counts for them{remedy}")
+        for platform in sorted(set(self.hidden.values())):
+            some = _some(student for student, where in self.hidden.items() if where == platform)
+            self.say(f"{platform.capitalize()} keeps names back and calls a person otherwise in each assignment: {some}")
+        if not self.roster.sheets and self.new:
+            groups = defaultdict[str, list[str]](list)
+            for student in sorted(path.name for path in (self.cls.root / "submitted").iterdir() if path.is_dir()):
+                groups[_letters(student)].append(student)
+            for letters, students in groups.items():
+                if len(students) > 1 and self.new & set(students) and (len(letters) > 4 or not letters.isascii()):
+                    self.say(f"is this one person? {_some(students)}: 'grader roster' with your platform's list of people tells")
+
+
+def _gradebook(cls: ClassDirectory) -> ClassGradebook:
+    course = CourseDirectory(config=read_config(cls))
+    return ClassGradebook(course.db_url, course.course_id)
+
+
+def _stranger(owner: Owner, nearest: str) -> str:
+    """Why a file fits nobody in the roster, and what to do."""
+    if owner.hidden and owner.platform == "moodle":
+        return f"Moodle keeps the name of {owner.name} back; 'grader roster' with this assignment's grading worksheet tells it"
+    if owner.hidden:
+        return f"{owner.platform.capitalize()} keeps the name of {owner.name} back; show the names there and download it again"
+    who = (owner.words or (owner.name,))[-1]
+    like = f"; nearest: {nearest}" if nearest else ""
+    return f"'{who}' is no one person in the roster{like}; give 'grader roster' a new export, or put one of its ids before the file's name"
+
+
+def _newer_there(facts: Mapping[str, object], known: Mapping[str, object]) -> str:
+    """Why a hand-in does not take the place of the one that is there, "" where it does."""
+    if facts["platform"] == known.get("platform") and facts["attempt"] and int(str(known.get("attempt") or 0)) > int(str(facts["attempt"])):
+        return "an earlier upload than the one that is there, left out"
+    if facts["when"] and known.get("when") and int(str(known["when"])) > int(str(facts["when"])):
+        return f"older than {_said(known)}, left out"
+    return ""
+
+
+def _said(known: Mapping[str, object]) -> str:
+    when = known.get("when")
+    return f"the one of {datetime.fromtimestamp(int(str(when)), UTC):%Y-%m-%d %H:%M}" if when else "the one collected before"
+
+
+def _seconds(folder: Path) -> int | None:
+    try:
+        when = handed_in(folder)
+    except (NotEnteredError, OSError):
+        return None
+    return int(when.replace(tzinfo=UTC).timestamp()) if when else None
+
+
+def _note(student: str, notebook: str) -> str:
+    return f"collected/{student}/{notebook}.json"
+
+
+def _letters(student: str) -> str:
+    """The same for Ada_Lark, larkada_12345 and ada-lark."""
+    return "".join(sorted(re.sub(r"\d", "", key(student))))
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

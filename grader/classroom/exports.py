@@ -43,7 +43,7 @@ def write_grades(
     ungraded: Iterable[Ungraded],
     sheets: Sequence[Sheet],
 ) -> list[str]:
-    """Writes grades.csv and grades/. Returns a sentence for each file that a platform imports: what it does there.
+    """Writes grades.csv and grades/. Returns sentences: what each file that a platform imports does there, and who waits for a person.
 
     sheets: the platforms' own exports; without any, the files for Canvas and Moodle hold what the gradebook knows.
     """
@@ -59,6 +59,9 @@ def write_grades(
     sentences = []
     for notebook in notebooks:
         scores, name = final[notebook.name], f"moodle-{notebook.name}"
+        if waiting := sum(key[1] == notebook.name and key[0] not in scores for key in graded):
+            whose = "1 hand-in waits" if waiting == 1 else f"{waiting} hand-ins wait"
+            sentences.append(f"{notebook.name}: {whose} for a person to read the written answers; until then no platform is given a score")
         if not scores:
             continue
         if canvas or not sheets:

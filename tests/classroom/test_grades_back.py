@@ -98,7 +98,9 @@ def graded(cls, course, whose):
 
 
 def export(cls, course, students, marks, ungraded):
-    return write_grades(cls.root, course, marks, students, ungraded, roster.sheets(cls, students))
+    """What is said of the platforms' files."""
+    lines = write_grades(cls.root, course, marks, students, ungraded, roster.sheets(cls, students))
+    return [line for line in lines if line.startswith("grades/")]
 
 
 def read(path):
@@ -282,6 +284,15 @@ def test_everybody_is_in_the_plain_file_with_the_reason_for_a_blank(cls, course,
     assert all(reasons[student, notebook] == why for student, notebook, why in ungraded)
     assert all(row["score"] or row["reason"] for row in cells)
     assert {row[0] for row in read(cls.root / "grades/students.csv")[1:]} == {student.id for student in students}
+
+
+def test_it_is_said_how_many_wait_for_a_person(cls, course):
+    for waiting in (0, 1, 3):
+        marks = {(f"s{n}", "01_double"): Marks({"doubles": 2.0, "why": None if n < waiting else 1.0}) for n in range(3)}
+        lines = write_grades(cls.root, course, marks, [], [], [])
+        assert ("01_double: 1 hand-in waits for a person" in lines[0]) == (waiting == 1)
+        assert ("01_double: 3 hand-ins wait for a person" in lines[0]) == (waiting == 3)
+        assert any(line.startswith("grades/canvas-01_double.csv") for line in lines) == (waiting < 3)
 
 
 def test_no_file_runs_a_formula_and_none_of_another_day_stays(cls, course, tmp_path):

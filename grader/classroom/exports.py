@@ -47,7 +47,7 @@ def write_grades(
 
     sheets: the platforms' own exports; without any, the files for Canvas and Moodle hold what the gradebook knows.
     """
-    students = {person.id: person for person in people}
+    folder, students = directory / "grades", {person.id: person for person in people}
     reasons = {(student, notebook): reason for student, notebook, reason in ungraded}
     graded = {key: own for key, own in marks.items() if key not in reasons}
     final = {notebook.name: _final(notebook, graded) for notebook in notebooks}
@@ -67,7 +67,7 @@ def write_grades(
         if canvas or not sheets:
             rows, what = _canvas(notebook, scores, canvas, columns[notebook.name]) if canvas else _logins(notebook, scores, students)
             files[f"canvas-{notebook.name}.csv"] = _csv(rows, mark=False)
-            sentences.append(f"grades/canvas-{notebook.name}.csv: {what}")
+            sentences.append(f"{folder / f'canvas-{notebook.name}.csv'}: {what}")
         if sheet := worksheets.get(notebook.name):
             rows, what = _worksheet(notebook, scores, sheet)
             files[f"{name}-feedback.zip"] = _feedback(directory, notebook.name, scores, sheet)
@@ -76,11 +76,11 @@ def write_grades(
         else:
             continue
         files[f"{name}.csv"] = _csv(rows)
-        sentences.append(f"grades/{name}.csv: {what}")
+        sentences.append(f"{folder / name}.csv: {what}")
     for file, data in files.items():
         if data is not None:
-            write_atomically(directory / "grades" / file, data)
-    for path in (directory / "grades").iterdir():
+            write_atomically(folder / file, data)
+    for path in folder.iterdir():
         if path.name not in files and re.fullmatch(r"(canvas|moodle)-.+\.(csv|zip)", path.name):
             path.unlink()  # of scores or of a platform that the class had before
     write_atomically(directory / "grades.csv", _csv(_grades(notebooks, graded, students, reasons)))
@@ -171,12 +171,12 @@ def _canvas(notebook: Notebook, scores: Scores, sheet: Sheet, places: Sequence[i
     if len(places) == 1:
         column = sheet.header[places[0]]
         possible = next(([*row[:width], row[places[0]]] for row in sheet.rows if "Points Possible" in row[0]), possible)
-        what = f'for the column "{column}"{_scale(possible[-1], total)}'
+        what = f' for the column "{column}"{_scale(possible[-1], total)}'
     elif places:
-        what = "several columns of the export could be this notebook's, " + " and ".join(f'"{sheet.header[place]}"' for place in places)
+        what = "; several columns of the export could be this notebook's, " + " and ".join(f'"{sheet.header[place]}"' for place in places)
         what += "; rename one in Canvas and give the new export to 'grader roster', or choose when Canvas asks"
     else:
-        what = f'for a new column "{column}": no assignment in the export is called so; Canvas asks whether to make it or which it is'
+        what = f' for a new column "{column}": no assignment in the export is called so; Canvas asks whether to make it or which it is'
     possible[0] = "    Points Possible"  # what Canvas knows the row by
     rows: list[Row] = [[*sheet.header[:width], column], [*possible]]
     rows += [[*row[:width], scores[person.student]] for person, row in _rows(sheet) if person.student in scores]
@@ -190,7 +190,7 @@ def _logins(notebook: Notebook, scores: Scores, students: Mapping[str, Student])
     for student, score in sorted(scores.items()):
         facts = students.get(student)
         rows.append([_name(facts) or student, (facts and facts.lms_user_id) or "", "", student, "", score])
-    return rows, f"{_many(len(scores))}; Canvas finds people by their ids here only where they are its logins: see 'grader roster'"
+    return rows, f"the scores of {len(scores)}; Canvas finds people by their ids here only where they are its logins: see 'grader roster'"
 
 
 def _worksheet(notebook: Notebook, scores: Scores, sheet: Sheet) -> tuple[list[Row], str]:
@@ -201,7 +201,7 @@ def _worksheet(notebook: Notebook, scores: Scores, sheet: Sheet) -> tuple[list[R
     for person, row in _rows(sheet):
         rows.append([scores.get(person.student, "") if name == "grade" else row[place] for name, place in kept.items()])
     maximum = sheet.rows[0][kept["maximum grade"]] if "maximum grade" in kept else ""
-    return rows, f"{_counted(scores, sheet)}for the assignment's grading worksheet{_scale(maximum, _total(notebook))}"
+    return rows, f"{_counted(scores, sheet)} for the assignment's grading worksheet{_scale(maximum, _total(notebook))}"
 
 
 def _addresses(notebook: Notebook, scores: Scores, students: Mapping[str, Student]) -> tuple[list[Row], str]:
@@ -210,7 +210,7 @@ def _addresses(notebook: Notebook, scores: Scores, students: Mapping[str, Studen
     for student, score in sorted(scores.items()):
         rows.append([student, (facts.email if (facts := students.get(student)) else "") or "", score])
     what = "the assignment's grading worksheet, given to 'grader roster', makes a file that needs no hand"
-    return rows, f"{_many(len(scores))} for Moodle's Grades > Import > CSV file; {what}"
+    return rows, f"the scores of {len(scores)} for Moodle's Grades > Import > CSV file; {what}"
 
 
 def _feedback(directory: Path, notebook: str, scores: Scores, sheet: Sheet) -> bytes | None:
@@ -238,21 +238,21 @@ def _rows(sheet: Sheet) -> Iterator[tuple[Person, tuple[str, ...]]]:
 
 
 def _counted(scores: Scores, sheet: Sheet) -> str:
-    missing = sorted(scores.keys() - {person.student for person, _ in _rows(sheet)})
+    """How many go back, and who has a score and no row."""
+    everybody = {person.student for person, _ in _rows(sheet)}
+    missing = sorted(scores.keys() - everybody)
     some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-    return f"{_many(len(scores) - len(missing))} {f'({some}: not in the export) ' if missing else ''}"
-
-
-def _many(count: int) -> str:
-    return "1 score" if count == 1 else f"{count} scores"
+    rest = f" (not of {some}, who is not in the export)" if missing else ""
+    return f"the scores of {len(scores) - len(missing)} of {len(everybody)} students{rest}"
 
 
 def _scale(possible: str, total: int) -> str:
-    """What to know where the platform counts another number of points."""
+    """What to do where the platform counts another number of points."""
     try:
-        return "" if float(possible.replace(",", ".")) == total else f", which counts {possible} points there and {total} here"
+        same = float(possible.replace(",", ".")) == total
     except ValueError:
         return ""
+    return "" if same else f"; it counts {possible} points there and {total} here: set {total} there before you import"
 
 
 def _total(notebook: Notebook) -> int:

@@ -207,7 +207,7 @@ def test_a_written_answer_waits_for_a_person_and_is_never_zero(directory):
     assert (read["01_double/why"], read["score"], read["max"], read["reason"]) == ("1.5", "4.5", "5", "")
     page = (directory / "feedback/anna/01_double/01_double.html").read_text()
     assert "1.5 of 2" in page and "Half of it. &lt;b&gt;" in page and "4.5 of 5" in page
-    assert "grades/canvas-01_double.csv: 1 score" in said
+    assert "grades/canvas-01_double.csv: the scores of 1;" in said
     assert [r["1. Doubling"] for r in rows(directory, "grades/canvas-01_double.csv") if r["Student"] == "anna"] == ["4.5"]
     assert [r["2. Squaring"] for r in rows(directory, "grades/moodle-02_square.csv") if r["Username"] == "anna"] == ["3"]
 

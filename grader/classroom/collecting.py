@@ -21,7 +21,8 @@ from grader.classroom.atomic import write_atomically
 from grader.classroom.directory import ClassDirectory, ClassError, read_config
 from grader.classroom.exports import Ungraded
 from grader.classroom.gradebook import ClassGradebook, NotEnteredError
-from grader.classroom.roster import Roster, add, key, sheets
+from grader.classroom.roster import Roster, add, key, merge, sheets
+from grader.classroom.sheets import Person, Sheet
 from grader.course.source import Notebook
 from grader.intake.match import Unreadable, read_submission
 from grader.intake.platforms import CollectedFile, Owner, Refusal, gather, placed
@@ -39,22 +40,51 @@ def roster(directory: Path, paths: Sequence[Path], notebook: str = "", say: Say 
     cls.require_class()
     with cls.translate_errors(), cls.exclusive_lock(), _gradebook(cls) as gradebook:
         for path in paths:
-            before = {student.id for student in gradebook.students}
-            sheet = add(cls, path, notebook, gradebook.students)
+            known = _students(cls, gradebook)
+            sheet, same = add(cls, path, notebook, known)
             people = {person.student: person for person in sheet.people if person}
             for person in people.values():
-                row = gradebook.db.get(Student, person.student) or Student(id=person.student)
-                if person.name:
-                    row.first_name, row.last_name = person.first_name, person.last_name
-                row.email = person.email or row.email
-                if sheet.platform == "canvas":
-                    row.lms_user_id = person.number
-                gradebook.db.add(row)
+                _enter(gradebook, sheet, person)
             gradebook.db.commit()
+            for one, other in same:
+                _make_one(cls, gradebook, one, other, say)
             kind = f"Moodle's worksheet of {sheet.notebook}" if sheet.worksheet else sheet.platform
-            say(f"{path.name} ({kind}): {len(people)} people, {len(people.keys() - before)} of them new")
-            if others := sorted(before - people.keys()):
-                say(f"  in the gradebook and not in this file, they stay: {_some(others)}")
+            new = people.keys() - {student.id for student in known}
+            say(f"{path.name} ({kind}): {len(people)} people" + (f", new in the class: {_some(sorted(new))}" if new else ", nobody new"))
+        everybody = _students(cls, gradebook)
+        listed = {person.student for sheet in sheets(cls, everybody) for person in sheet.people if person}
+        if others := sorted({student.id for student in everybody} - listed):
+            say(f"in the class and in no roster, they stay: {_some(others)}")
+        for students in _look_alikes(cls):
+            say(f"is this one person? {_some(students)}: if so, put what is under submitted/ in one folder and delete the other")
+
+
+def _enter(gradebook: ClassGradebook, sheet: Sheet, person: Person) -> None:
+    row = gradebook.db.get(Student, person.student) or Student(id=person.student)
+    if person.name and (sheet.splits_names or key(person.name) != key(f"{row.first_name or ''}{row.last_name or ''}")):
+        row.first_name, row.last_name = person.first_name, person.last_name
+    row.email = person.email or row.email
+    if sheet.platform == "canvas":
+        row.lms_user_id = person.number
+    gradebook.db.add(row)
+
+
+def _make_one(cls: ClassDirectory, gradebook: ClassGradebook, one: str, other: str, say: Say) -> None:
+    """Makes one student of two of whom at most one has handed something in; says so where both have."""
+    rows = {student: gradebook.db.get(Student, student) for student in (one, other)}
+    busy = [student for student, row in rows.items() if student in _folders(cls) or (row and row.submissions)]
+    if len(busy) == 2:
+        say(f"{one} and {other} are one person: put what is under submitted/ in one folder and delete the other")
+        return
+    kept, gone = (other, one) if busy == [other] else (one, other)
+    mine, theirs = rows[kept], rows[gone]
+    if mine and theirs:
+        for fact in ("first_name", "last_name", "email", "lms_user_id"):
+            setattr(mine, fact, getattr(mine, fact) or getattr(theirs, fact))
+        gradebook.db.delete(theirs)
+        gradebook.db.commit()
+    merge(cls, kept, gone)
+    say(f"{gone} and {kept} are one person, called {kept} from now on")
 
 
 def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Ungraded]:
@@ -66,7 +96,7 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
             raise ClassError(f"{path}: no such file or folder")
     with cls.translate_errors(), cls.exclusive_lock():
         with _gradebook(cls) as gradebook:
-            students, (due, _) = gradebook.students, gradebook.deadlines()
+            students, due = _students(cls, gradebook), gradebook.deadlines().due
             filing = _Filing(cls, cls.masters(), Roster(sheets(cls, students), students), due, say)
         refused: dict[str, dict[str, str]] = {}
         before = cls.remembered("refused.json")  # student -> file -> why, where nothing better has come since
@@ -143,8 +173,8 @@ class _Filing:
             self.say("  ".join([student, name, line, *notes]))
             return ""
         same = path.exists() and path.read_bytes() == item.data
-        if same and text == (stamp.read_text(encoding="utf-8") if stamp.exists() else ""):
-            line = "there already"
+        if same and (not text or text == (stamp.read_text(encoding="utf-8") if stamp.exists() else "")):
+            line, facts = "there already", known | {fact: value for fact, value in facts.items() if value}
         else:
             line = "filed" if not path.exists() else "filed anew, its time has changed" if same else f"filed in the place of {_said(known)}"
             if text:
@@ -181,22 +211,35 @@ class _Filing:
     def sum_up(self) -> None:
         """Says what holds for many hand-ins, once."""
         for name, count in self.late_without_due.items():
-            self.say(
-                f"{name}: {count} are late, says Canvas; set its due date in the formgrader and collect the same file again, and it counts"
-            )
+            self.say(f"{name}: {count} late, says Canvas; that counts once you set the due date (formgrader) and collect the file again")
         if count := self.timeless.total():
             remedy = "; 'grader roster' with Moodle's grading worksheet tells it, then collect again" if self.timeless["moodle"] else ""
-            self.say(f"nothing says when {count} of these were handed in, so no due date counts for them{remedy}")
+            self.say(f"no time known of {count} hand-ins: no due date counts for them{remedy}")
         for platform in sorted(set(self.hidden.values())):
             some = _some(student for student, where in self.hidden.items() if where == platform)
             self.say(f"{platform.capitalize()} keeps names back and calls a person otherwise in each assignment: {some}")
-        if not self.roster.sheets and self.new:
-            groups = defaultdict[str, list[str]](list)
-            for student in sorted(path.name for path in (self.cls.root / "submitted").iterdir() if path.is_dir()):
-                groups[_letters(student)].append(student)
-            for letters, students in groups.items():
-                if len(students) > 1 and self.new & set(students) and (len(letters) > 4 or not letters.isascii()):
+        if not self.roster.sheets:
+            for students in _look_alikes(self.cls):
+                if self.new & set(students):
                     self.say(f"is this one person? {_some(students)}: 'grader roster' with your platform's list of people tells")
+
+
+def _look_alikes(cls: ClassDirectory) -> list[list[str]]:
+    """Students with hand-ins whose ids are made of the same letters: Ada_Lark, larkada_12345, ada-lark."""
+    groups = defaultdict[str, list[str]](list)
+    for student in _folders(cls):
+        groups["".join(sorted(re.sub(r"\d", "", key(student))))].append(student)
+    return [students for letters, students in groups.items() if len(students) > 1 and (len(letters) > 4 or not letters.isascii())]
+
+
+def _students(cls: ClassDirectory, gradebook: ClassGradebook) -> list[Student]:
+    """Those of the gradebook, and those who only have a hand-in yet."""
+    entered = {student.id: student for student in gradebook.students}
+    return [*entered.values(), *(Student(id=student) for student in _folders(cls) if student not in entered)]
+
+
+def _folders(cls: ClassDirectory) -> list[str]:
+    return sorted(path.name for path in (cls.root / "submitted").glob("*") if path.is_dir())
 
 
 def _gradebook(cls: ClassDirectory) -> ClassGradebook:
@@ -239,11 +282,6 @@ def _seconds(folder: Path) -> int | None:
 
 def _note(student: str, notebook: str) -> str:
     return f"collected/{student}/{notebook}.json"
-
-
-def _letters(student: str) -> str:
-    """The same for Ada_Lark, larkada_12345 and ada-lark."""
-    return "".join(sorted(re.sub(r"\d", "", key(student))))
 
 
 def _some(names: Iterable[str]) -> str:

@@ -174,17 +174,19 @@ class _Grading:
         self.cls, self.gradebook = cls, gradebook
         self.rule: BasePlugin = late_penalties(config)
         self.ignored = [*CourseDirectory(config=config).ignore, "*.ipynb"]
+        self.deadlines = gradebook.deadlines()
         self.pages = 0
 
     def grade(self, hand_in: HandIn, answer: Answer) -> tuple[str, str]:
         """Returns what to say of a hand-in, and why it has no grade ("" if it has). Raises where no other would fare better."""
         before = self.cls.record(hand_in)
         try:
-            record = self._enter(hand_in, answer)
+            record, lateness = self._enter(hand_in, answer)
         except (NotEnteredError, OSError) as e:
             if is_full(e):
                 raise
-            record = Record(hand_in.entry, hand_in.result, f"{e.filename}: {e.strerror}" if isinstance(e, OSError) else str(e))
+            reason = f"{e.filename}: {e.strerror}" if isinstance(e, OSError) else str(e)
+            record, lateness = Record(hand_in.entry, hand_in.result, reason), ""
         if record.reason:
             for path in (self.cls.autograded(hand_in), self.cls.page(hand_in)):
                 shutil.rmtree(path.parent, ignore_errors=True)
@@ -192,22 +194,24 @@ class _Grading:
             line = f"not graded: {record.reason}"
         else:
             assert not isinstance(answer, str)
-            line = f"{answer[0].points:g} of {answer[0].max_points:g}"
+            line = f"{answer[0].points:g} of {answer[0].max_points:g}{lateness}"
             if before and before.result != record.result:
                 line += f" (was {before.score:g})" if before.score is not None else " (was not graded)"
         self.cls.write_record(hand_in, record)
         return line, record.reason
 
-    def _enter(self, hand_in: HandIn, answer: Answer) -> Record:
+    def _enter(self, hand_in: HandIn, answer: Answer) -> tuple[Record, str]:
+        """The record, and what to say of lateness."""
         if isinstance(answer, str):
-            return Record(hand_in.entry, hand_in.result, reason=answer)
+            return Record(hand_in.entry, hand_in.result, reason=answer), ""
         result, text = answer
         when, nb = handed_in(hand_in.path.parent), nbformat.v4.reads(text)
         source = self.cls.source(hand_in.notebook)
         self._place(self.cls.autograded(hand_in), text, hand_in.path.parent, source.parent)
         marks = self.gradebook.enter(hand_in.notebook, hand_in.student, nb, result, self.rule, when)
         self._write_page(hand_in, nb, marks)
-        return Record(hand_in.entry, hand_in.result, score=result.points, page=marks.digest)
+        record = Record(hand_in.entry, hand_in.result, score=result.points, page=marks.digest)
+        return record, self.deadlines.lateness(hand_in.student, hand_in.notebook, when, marks.penalty)
 
     def renew_pages(self, found: Sequence[HandIn], marks: AllMarks) -> int:
         """Makes the page of each hand-in anew whose marks (a person's too) are not those on its page. Returns how many."""
@@ -237,7 +241,7 @@ class _Grading:
 
 def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn], list[Ungraded]]:
     """The hand-ins under submitted/, and those of which no file can be graded, with the reason."""
-    names, config, (due, extensions) = set(cls.names()), cls.config.read_bytes(), gradebook.deadlines()
+    names, config, deadlines = set(cls.names()), cls.config.read_bytes(), gradebook.deadlines()
     found: list[HandIn] = []
     ungraded = [(student, file, reason) for student, files in cls.remembered("refused.json").items() for file, reason in files.items()]
     for folder in sorted(path for path in (cls.root / "submitted").glob("*/*") if path.is_dir()):
@@ -254,7 +258,7 @@ def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn]
                 ungraded.append((student, notebook, f"{path.name} cannot be read: {e.strerror}"))
                 continue
             stamp = folder / "timestamp.txt"
-            late = repr((due.get(notebook), extensions.get((student, notebook))))
+            late = repr((deadlines.due.get(notebook), deadlines.extensions.get((student, notebook))))
             parts = [result.encode(), config, stamp.read_bytes() if stamp.exists() else b"", late.encode()]
             found.append(HandIn(student, notebook, path, result, hashlib.sha256(b"\0".join(parts)).hexdigest()))
     return found, ungraded

@@ -24,7 +24,7 @@ from nbgrader.api import Student
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.gradebook import AllMarks
-from grader.classroom.roster import Person, Sheet
+from grader.classroom.sheets import Person, Sheet
 from grader.course.source import Notebook
 
 CANVAS_ASSIGNMENT = re.compile(r"(?P<title>.*)\s\((?P<id>\d+)\)")

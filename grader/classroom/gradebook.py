@@ -47,6 +47,34 @@ class Marks:
 AllMarks = dict[tuple[str, str], Marks]  # by student and assignment
 
 
+@dataclass(frozen=True)
+class Deadlines:
+    """When each assignment is due, in UTC, and the extensions, by student and assignment."""
+
+    due: dict[str, datetime | None]
+    extensions: dict[tuple[str, str], timedelta]
+
+    def lateness(self, student: str, assignment: str, when: datetime | None, penalty: float) -> str:
+        """What a hand-in's line says of it, "" where it was in time without an extension or where no time is known."""
+        due, extension = self.due.get(assignment), self.extensions.get((student, assignment), timedelta())
+        if not due or not when or when <= due:
+            return ""
+        granted = f", with an extension of {_span(extension)}" if extension else ""
+        if when <= due + extension:
+            return f"{granted}: in time"
+        late = _span(when - due - extension)
+        return f"{granted}, {late + ' ' if late else ''}late: " + (f"less {penalty:g}" if penalty else "no penalty")
+
+
+def _span(span: timedelta) -> str:
+    """2.5 days, 3 hours, 4 minutes; "" for a second, which stands for an unknown time."""
+    seconds = span.total_seconds()
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return "" if seconds <= 1 else f"{seconds:.0f} seconds"
+
+
 class ClassGradebook(Gradebook):
     """nbgrader's gradebook, with indexes for what is looked up for each hand-in: without, it takes the longer the larger the class is."""
 
@@ -61,10 +89,10 @@ class ClassGradebook(Gradebook):
     ) -> Marks:
         """Writes a hand-in's scores, comments and late penalty. What a person gave stays, and is to be looked at again.
 
-        nb: autograded. rule: see `late_penalties`. when: it was handed in (None: as the gradebook says). Raises NotEnteredError.
+        nb: autograded. rule: see `late_penalties`. when: it was handed in (None: nothing is known). Raises NotEnteredError.
         """
         submission = self.db.scalar(_submissions(assignment, student)) or self._new_submission(assignment, student)
-        submission.timestamp = when or submission.timestamp
+        submission.timestamp = when
         (mine,) = [notebook.id for notebook in submission.notebooks if notebook.name == result.notebook]
         marks = Marks()
         self._enter_scores(mine, result, marks)
@@ -141,12 +169,11 @@ class ClassGradebook(Gradebook):
         self.db.commit()
         self.db.remove()
 
-    def deadlines(self) -> tuple[dict[str, datetime | None], dict[tuple[str, str], timedelta]]:
-        """When each assignment is due, and the extensions, by student and assignment."""
+    def deadlines(self) -> Deadlines:
         due = dict(self.db.execute(select(Assignment.name, Assignment.duedate)).all())
         rows = select(SubmittedAssignment.student_id, Assignment.name, SubmittedAssignment.extension)
         rows = rows.join(Assignment, Assignment.id == SubmittedAssignment.assignment_id).where(SubmittedAssignment.extension.is_not(None))
-        return due, {(student, assignment): extension for student, assignment, extension in self.db.execute(rows)}
+        return Deadlines(due, {(student, assignment): extension for student, assignment, extension in self.db.execute(rows)})
 
     def marks(self, student: str | None = None) -> AllMarks:
         """The marks of everybody, or of one student. A handful of queries, whatever the size of the class."""

@@ -52,14 +52,16 @@ CANVAS = re.compile(  # an attempt is no "02" of a file name; text and link: wha
 CANVAS_ANONYMOUS = re.compile(
     r"(?P<late>LATE_)?(?P<name>anon_[A-Za-z0-9]{5})_(?:(?P<attempt>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))"
 )
-NOTEBOOK = re.compile(r"(?P<name>(?:.+?[ _-]+)?)(?P<file>\d\d_[A-Za-z]\w*?)(?:-\d{1,2})?")  # the course's own file names; Canvas adds -1
+NOTEBOOK = re.compile(
+    r"(?P<name>(?:.*?[ _「“„«\"'-]+)?)(?P<file>\d\d_[A-Za-z]\w*?)(?:-\d{1,2})?"
+)  # the course's own file names; Canvas adds -1
 BEFORE = (  # what Drive, Colab and systems write before the name of a copy, and behind it
     r"copy[ _]of|kopie[ _](?:von|van|na)|copie[ _]de|c[oó]pia[ _](?:de|di)|kopi[ao]?[ _](?:af|av)|kopio[ _]tiedostosta|kopia|kópia|"
     r"копия|копія|αντίγραφο|salinan|bản[ _]sao[ _]của|副本"
 )
 BEHIND = r"[ _-]*-[ _]*copy|[ _-]*的?副本|[ _]*のコピー|[ _]*의[ _]사본|[ _]másolata|[ _]kopyası|[ _]*\(\d{1,3}\)"
 COPIED = re.compile(rf"^(?:{BEFORE})[ _:-]+|(?:{BEHIND})$|^[「“”„«»\"']+|[」“”«»\"']+$", re.IGNORECASE)
-COPY_AT_END = re.compile(rf"(?:^|(?<=[ _-]))(?:{BEFORE})[ _:-]*$", re.IGNORECASE)
+COPY_AT_END = re.compile(rf"(?:^|(?<=[ _-]))(?:(?:{BEFORE})[ _:-]*)+$", re.IGNORECASE)
 SUFFIX = re.compile(r"\.ipynb(?:\.(?:txt|json|download|bin))?$|\.json$|\.zip$", re.IGNORECASE)
 BLANK = b"\xef\xbb\xbf \t\r\n"
 
@@ -362,7 +364,7 @@ def _local_time(text: str, form: str) -> float | None:
 
 def _stem(filename: str) -> str:
     stem = filename
-    while (shorter := COPIED.sub("", SUFFIX.sub("", stem)).strip()) not in ("", stem):
+    while (shorter := COPIED.sub("", SUFFIX.sub("", stem)).strip() or SUFFIX.sub("", stem)) not in ("", stem):
         stem = shorter
     return stem
 

@@ -3,16 +3,19 @@
 import csv
 import io
 import itertools
+import shutil
 import zipfile
 from datetime import datetime, timedelta
 
 import pytest
 from nbgrader.api import Student
 
-from grader.classroom import roster
+from grader.classroom.collecting import roster as give_roster
+from grader.classroom.commands import new
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.exports import write_grades
-from grader.classroom.gradebook import Marks
+from grader.classroom.gradebook import ClassGradebook, Marks
+from grader.classroom.roster import sheets
 from tests.classroom.importers import CanvasCourse, CanvasStudent, MoodleAssignment
 from tests.classroom.toy import toy_course
 
@@ -39,15 +42,17 @@ def course(tmp_path_factory):
     return toy_course(tmp_path_factory.mktemp("course"))
 
 
+@pytest.fixture(scope="module")
+def made(course, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("classes") / "class"
+    new(directory, course, say=lambda line: None)
+    return directory
+
+
 @pytest.fixture
-def cls(course, tmp_path):
-    """A class whose gradebook is made up by the tests."""
-    cls = ClassDirectory(tmp_path / "class")
-    for notebook in course:
-        cls.source(notebook.name).parent.mkdir(parents=True)
-        cls.source(notebook.name).touch()
-    cls.own.mkdir()
-    return cls
+def cls(made, tmp_path):
+    """A class without hand-ins: what its gradebook says of scores is made up by the tests."""
+    return ClassDirectory(shutil.copytree(made, tmp_path / "class"))
 
 
 def canvas_course(titles):
@@ -61,18 +66,13 @@ def canvas_course(titles):
     return CanvasCourse(people, assignments, scores)
 
 
-def students_of(sheet):
-    return [Student(id=p.student, first_name=p.first_name, last_name=p.last_name, email=p.email) for p in dict.fromkeys(sheet.people) if p]
-
-
-def enrolled(cls, tmp_path, files, students=()):
-    """Puts exports into a class: file name -> its bytes, with a notebook's name in it for a worksheet. Returns its students."""
-    known = {student.id: student for student in students}
+def enrolled(cls, tmp_path, files):
+    """Gives exports to a class: file name -> its bytes, with a notebook's name in it for a worksheet. Returns all its students."""
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-        sheet = roster.add(cls, tmp_path / name, "", list(known.values()))
-        known |= {student.id: student for student in students_of(sheet) if student.id not in known}
-    return list(known.values())
+        give_roster(cls.root, [tmp_path / name], say=lambda line: None)
+    with ClassGradebook(f"sqlite:///{cls.gradebook}") as gradebook:
+        return [Student(id=s.id, first_name=s.first_name, last_name=s.last_name, email=s.email) for s in gradebook.students]
 
 
 def graded(cls, course, whose):
@@ -99,7 +99,7 @@ def graded(cls, course, whose):
 
 def export(cls, course, students, marks, ungraded):
     """What is said of the platforms' files."""
-    lines = write_grades(cls.root, course, marks, students, ungraded, roster.sheets(cls, students))
+    lines = write_grades(cls.root, course, marks, students, ungraded, sheets(cls, students))
     return [line for line in lines if "/grades/" in line]
 
 
@@ -115,7 +115,7 @@ MATCHED = ["GRPO 1: warm up", "Week 3: Squaring!"], ["01_double", "Hand in 02_sq
 def test_canvas_takes_the_final_scores_and_nothing_else_changes(cls, course, tmp_path, titles, shape):
     canvas = canvas_course([(title, 5.0) for title in titles])
     students = enrolled(cls, tmp_path, {"2026_Grades.csv": canvas.export(**shape)})
-    sheet = roster.sheets(cls, students)[0]
+    sheet = sheets(cls, students)[0]
     whose = {person.student: int(person.number) for person in sheet.people if person}
     assert sorted(whose.values()) == [person.id for person in canvas.students], "the test's own roster is read"
     marks, ungraded, final = graded(cls, course, [student for student, key in whose.items() if key < 1012])
@@ -169,7 +169,7 @@ def moodle_class(cls, course, tmp_path):
 
 
 def numbers(cls, students, name):
-    (sheet,) = [sheet for sheet in roster.sheets(cls, students) if sheet.notebook == name]
+    (sheet,) = [sheet for sheet in sheets(cls, students) if sheet.notebook == name]
     return {person.student: int(person.number) for person in sheet.people if person}
 
 
@@ -204,7 +204,7 @@ def test_moodle_keeps_what_was_graded_there_since(cls, course, tmp_path):
     moodle.grades = dict.fromkeys(moodle.participants, (2.25, since))
     assert moodle.take((cls.root / f"grades/moodle-{name}.csv").read_bytes(), IMPORTED) == 0
     number = numbers(cls, students, name)
-    enrolled(cls, tmp_path, {f"again-{name}.csv": moodle.export()}, students)
+    enrolled(cls, tmp_path, {f"again-{name}.csv": moodle.export()})
     export(cls, course, students, marks, ungraded)
     assert moodle.take((cls.root / f"grades/moodle-{name}.csv").read_bytes(), IMPORTED), "a worksheet of today says what it was made from"
     own = {student: score for (student, notebook), score in final.items() if notebook == name}

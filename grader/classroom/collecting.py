@@ -15,12 +15,11 @@ from pathlib import Path
 
 from nbgrader.api import Student
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.utils import parse_utc
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.directory import ClassDirectory, ClassError, read_config
 from grader.classroom.exports import Ungraded
-from grader.classroom.gradebook import ClassGradebook, NotEnteredError
+from grader.classroom.gradebook import ClassGradebook, NotEnteredError, handed_in
 from grader.classroom.roster import Roster, add, key, merge, sheets
 from grader.classroom.sheets import Person, Sheet
 from grader.course.source import Notebook
@@ -114,16 +113,6 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
         cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
         filing.sum_up()
         return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
-
-
-def handed_in(folder: Path) -> datetime | None:
-    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
-    try:
-        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
-    except FileNotFoundError:
-        return None
-    except (ValueError, OverflowError):
-        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
 
 
 class _Filing:

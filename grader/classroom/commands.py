@@ -31,10 +31,10 @@ from traitlets.config import Config
 from grader.classroom import cluster, pool
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import keep_tables, load_result, result_id
-from grader.classroom.collecting import Say, handed_in
+from grader.classroom.collecting import Say
 from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full, read_config
 from grader.classroom.exports import Ungraded, write_grades
-from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, late_penalties
+from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, handed_in, late_penalties
 from grader.classroom.pages import Graded, feedback_page, report_page
 from grader.classroom.pool import Answer
 from grader.classroom.roster import sheets

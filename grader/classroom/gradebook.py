@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from nbformat import NotebookNode
 from nbgrader.api import Assignment, BaseCell, Comment, Grade, Gradebook, SourceCell, Student, SubmittedAssignment, SubmittedNotebook
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import compute_checksum
+from nbgrader.utils import compute_checksum, parse_utc
 from sqlalchemy import Select, and_, delete, insert, select, text, update
 from traitlets.config import Config
 
@@ -84,9 +85,7 @@ class ClassGradebook(Gradebook):
             self.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
         self.db.commit()
 
-    def enter(
-        self, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None = None
-    ) -> Marks:
+    def enter(self, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None) -> Marks:
         """Writes a hand-in's scores, comments and late penalty. What a person gave stays, and is to be looked at again.
 
         nb: autograded. rule: see `late_penalties`. when: it was handed in (None: nothing is known). Raises NotEnteredError.
@@ -201,6 +200,16 @@ class ClassGradebook(Gradebook):
                 of[key].comments[names[cell]] = comment
         self.db.remove()
         return marks
+
+
+def handed_in(folder: Path) -> datetime | None:
+    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
+    try:
+        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
+    except FileNotFoundError:
+        return None
+    except (ValueError, OverflowError):
+        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
 
 
 def late_penalties(config: Config) -> BasePlugin:

@@ -184,11 +184,9 @@ def _plain(title: str) -> str:
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """A file's text and its encoding: UTF-8 or UTF-16, with or without their marks, GB 18030, or Windows's for Western Europe."""
+    """A file's text and its encoding: UTF-8, UTF-16, GB 18030, or Windows's for Western Europe."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         candidates = ["utf-16"]
-    elif data[1:2] == b"\0":
-        candidates = ["utf-16-le"]
     elif data.startswith(b"\xef\xbb\xbf"):
         candidates = ["utf-8-sig"]
     else:  # a Chinese character is two bytes, a letter with an accent one

@@ -84,7 +84,7 @@ def write_grades(
         if path.name not in files and re.fullmatch(r"(canvas|moodle)-.+\.(csv|zip)", path.name):
             path.unlink()  # of scores or of a platform that the class had before
     write_atomically(directory / "grades.csv", _csv(_grades(notebooks, graded, students, reasons)))
-    return sentences
+    return [*sentences, f"{directory / 'grades.csv'}: every check of every hand-in; {folder / 'students.csv'}: a row for each student"]
 
 
 def _grades(

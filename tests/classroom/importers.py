@@ -163,10 +163,14 @@ DATE = "%A, %d %B %Y, %I:%M %p"
 
 @dataclass
 class MoodleAssignment:
-    """participants: number that this assignment has for somebody -> full name, email. grades: number -> grade, when it was changed."""
+    """participants: number that this assignment has for somebody -> full name, email. submitted: number -> when.
+
+    grades: number -> grade, when it was changed. comments, files: what people were told.
+    """
 
     participants: dict[int, tuple[str, str]]
     maximum: float = 100.0
+    submitted: dict[int, datetime] = field(default_factory=dict)
     grades: dict[int, tuple[float, datetime]] = field(default_factory=dict)
     comments: dict[int, str] = field(default_factory=dict)
     files: dict[tuple[int, str], bytes] = field(default_factory=dict)
@@ -177,8 +181,10 @@ class MoodleAssignment:
         rows = [[*header, "Last modified (submission)", "Last modified (grade)", "Feedback comments"]]
         for number, (name, email) in self.participants.items():
             grade, when = self.grades.get(number, (None, None))
-            facts = [f"Participant {number}", name, email, "Submitted for grading - ", "" if grade is None else f"{grade:.2f}"]
-            rows.append([*facts, f"{self.maximum:.2f}", "Yes", "-", when.strftime(DATE) if when else "-", self.comments.get(number, "")])
+            handed_in = self.submitted.get(number)
+            status = "Submitted for grading - " if handed_in else "No submission - "
+            facts = [f"Participant {number}", name, email, status, "" if grade is None else f"{grade:.2f}", f"{self.maximum:.2f}", "Yes"]
+            rows.append([*facts, *(time.strftime(DATE) if time else "-" for time in (handed_in, when)), self.comments.get(number, "")])
         text = io.StringIO()
         csv.writer(text).writerows(rows)
         return text.getvalue().encode("utf-8-sig")

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import re
 import shutil
 import zipfile
 from datetime import datetime, timedelta
@@ -98,9 +99,9 @@ def graded(cls, course, whose):
 
 
 def export(cls, course, students, marks, ungraded):
-    """What is said of the platforms' files."""
+    """Writes the grades. Returns what is said of the platforms' files."""
     lines = write_grades(cls.root, course, marks, students, ungraded, sheets(cls, students))
-    return [line for line in lines if "/grades/" in line]
+    return [line for line in lines if re.search("/grades/(canvas|moodle)-", line)]
 
 
 def read(path):

@@ -7,6 +7,7 @@ import re
 import shlex
 import tempfile
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ def write_exports(folder):
     moodle = MoodleAssignment(
         {881 + n: (name, address) for n, (name, address) in enumerate(zip(names, addresses.values(), strict=True))}, 20.0
     )
+    moodle.submitted = dict(zip(moodle.participants, [datetime(2026, 11, 20, 10, 12 + n) for n in range(4)], strict=False))
     (folder / "Grades-ML26-01_advantage-4711.csv").write_bytes(moodle.export())
     whose = [f"{name}_{number}_assignsubmission_file_" for number, (name, _) in moodle.participants.items()]
     files = {f"{name}/01_advantage.ipynb": data for name, data in zip(whose, hand_ins.values(), strict=False)}

@@ -78,7 +78,7 @@ def test_a_missing_input_is_refused_with_one_sentence(arguments, tmp_path, capsy
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [["grade"], ["report"], ["collect", "{empty}"]], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [["grade"], ["report"], ["collect", "{empty}"], ["roster", "{empty}"]], ids=lambda command: command[0])
 def test_a_command_of_a_class_refuses_what_is_no_class_with_one_sentence(command, tmp_path, capsys):
     name, *paths = command
     status, out, err = run(capsys, name, tmp_path, *(p.format(empty=tmp_path) for p in paths))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +29,28 @@ from grader.intake.platforms import CollectedFile, Owner, Refusal, gather, place
 
 Say = Callable[[str], None]
 NAMED = 10  # people whom one line names
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What is remembered of a hand-in, to compare with one that comes later. See CollectedFile; when: in whole seconds."""
+
+    platform: str = ""
+    number: str = ""
+    attempt: int = 0
+    when: int | None = None
+
+    @property
+    def said(self) -> str:
+        return f"the one of {datetime.fromtimestamp(self.when, UTC):%Y-%m-%d %H:%M}" if self.when else "the one collected before"
+
+    def newer(self, other: Upload) -> str:
+        """Why this one stays where the other comes later, "" where it does not."""
+        if self.platform == other.platform and other.attempt and self.attempt > other.attempt:
+            return "an earlier upload than the one that is there, left out"
+        if self.when and other.when and self.when > other.when:
+            return f"older than {self.said}, left out"
+        return ""
 
 
 def roster(directory: Path, paths: Sequence[Path], notebook: str = "", say: Say = print) -> None:
@@ -146,55 +169,61 @@ class _Filing:
             return f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
         notes = list(item.notes)
         if not self.roster.sheets:
-            student = placed(item, lambda other: self.cls.remembered(_note(other, name)).get("number", ""))
+            student = placed(item, lambda other: self._known(other, name).number)
             if student not in (item.student, item.student.removesuffix(f"_{item.owner.number}")):
                 notes.append(f"Another {item.student} has handed this notebook in; a roster tells whether they are one person.")
         folder = self.cls.root / "submitted" / student / name
         path, stamp = folder / f"{name}.ipynb", folder / "timestamp.txt"
         if not folder.parent.exists():
             self.new.add(student)
-        facts = self._facts(item, student, name)
-        text = self._time(facts, item, name)
-        known = self.cls.remembered(_note(student, name)) if path.exists() else {}
-        if path.exists() and not known:
-            known = {"when": _seconds(folder)}
-        if line := _newer_there(facts, known):
+        moodles = self.roster.times.get((name, student)) if item.owner.platform == "moodle" else None
+        when = item.when or moodles
+        upload = Upload(item.owner.platform, item.owner.number, item.attempt, int(when) if when else None)
+        text = self._time(upload, item.late, name)
+        known, there = self._known(student, name), path.exists()
+        if there and self.roster.namesake(item.owner, student, known.platform, known.number):
+            return (
+                f"{item.filename}: '{item.owner.name}' number {item.owner.number} is another person than number {known.number}, whose "
+                f"hand-in is filed as {student}; 'grader roster' with {item.owner.platform.capitalize()}'s export tells them apart"
+            )
+        if line := known.newer(upload) if there else "":
             self.say("  ".join([student, name, line, *notes]))
             return ""
-        same = path.exists() and path.read_bytes() == item.data
+        same = there and path.read_bytes() == item.data
         if same and (not text or text == (stamp.read_text(encoding="utf-8") if stamp.exists() else "")):
-            line, facts = "there already", known | {fact: value for fact, value in facts.items() if value}
+            line, upload = "there already", replace(max(upload, known, key=lambda one: one.attempt), when=upload.when or known.when)
         else:
-            line = "filed" if not path.exists() else "filed anew, its time has changed" if same else f"filed in the place of {_said(known)}"
+            line = "filed" if not there else "filed anew, its time has changed" if same else f"filed in the place of {known.said}"
             if text:
                 write_atomically(stamp, text)
             else:
                 stamp.unlink(missing_ok=True)
             if not same:
                 write_atomically(path, item.data)
-        self.cls.remember(_note(student, name), facts)
+        self.cls.remember(_note(student, name), asdict(upload))
         self.say("  ".join([student, name, line, *(["late, says Canvas"] if item.late else []), *notes]))
+        if item.late and not text:
+            self.late_without_due[name] += 1
+        elif upload.when is None and upload.platform != "canvas":  # that would have said LATE
+            self.timeless[upload.platform] += 1
         if item.owner.hidden:
             self.hidden[student] = item.owner.platform
         return ""
 
-    def _facts(self, item: CollectedFile, student: str, name: str) -> dict[str, object]:
-        """What is remembered of a hand-in, to compare with one that comes later."""
-        owner = item.owner
-        when = item.when or (self.roster.times.get((name, student)) if owner.platform == "moodle" else None)
-        return {"platform": owner.platform, "number": owner.number, "attempt": item.attempt, "when": when and int(when)}
+    def _known(self, student: str, name: str) -> Upload:
+        """The hand-in that is there: as it was collected, or as nbgrader's collecting left it."""
+        facts = self.cls.remembered(_note(student, name))
+        try:
+            return Upload(**facts) if facts else Upload(when=_seconds(self.cls.root / "submitted" / student / name))
+        except TypeError:
+            return Upload()
 
-    def _time(self, facts: dict[str, object], item: CollectedFile, name: str) -> str:
+    def _time(self, upload: Upload, late: bool, name: str) -> str:
         """What timestamp.txt is to hold, "" for no such file."""
-        due = self.due.get(name)
-        if facts["when"] is not None:
-            return f"{datetime.fromtimestamp(int(str(facts['when'])), UTC):%Y-%m-%d %H:%M:%S} UTC"
-        if item.late and due:
+        if upload.when is not None:
+            return f"{datetime.fromtimestamp(upload.when, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if late and (due := self.due.get(name)):
             return f"{due + timedelta(seconds=1):%Y-%m-%d %H:%M:%S} UTC"
-        if item.late:
-            self.late_without_due[name] += 1
-        elif item.owner.platform != "canvas":  # that would have said LATE
-            self.timeless[item.owner.platform] += 1
         return ""
 
     def sum_up(self) -> None:
@@ -245,20 +274,6 @@ def _stranger(owner: Owner, nearest: str) -> str:
     who = (owner.words or (owner.name,))[-1]
     like = f"; nearest: {nearest}" if nearest else ""
     return f"'{who}' is no one person in the roster{like}; give 'grader roster' a new export, or put one of its ids before the file's name"
-
-
-def _newer_there(facts: Mapping[str, object], known: Mapping[str, object]) -> str:
-    """Why a hand-in does not take the place of the one that is there, "" where it does."""
-    if facts["platform"] == known.get("platform") and facts["attempt"] and int(str(known.get("attempt") or 0)) > int(str(facts["attempt"])):
-        return "an earlier upload than the one that is there, left out"
-    if facts["when"] and known.get("when") and int(str(known["when"])) > int(str(facts["when"])):
-        return f"older than {_said(known)}, left out"
-    return ""
-
-
-def _said(known: Mapping[str, object]) -> str:
-    when = known.get("when")
-    return f"the one of {datetime.fromtimestamp(int(str(when)), UTC):%Y-%m-%d %H:%M}" if when else "the one collected before"
 
 
 def _seconds(folder: Path) -> int | None:

@@ -115,6 +115,7 @@ class Roster:
             known[student] += others.pop(student, [])
         self.indexes = [[_Index(people, keys) for keys in (_sure, _likely, _pieces)] for people in (known, others)]
         known |= others
+        self.told = {one: student for student, facts in known.items() for person in facts for one in _likely(person)}
         self.names = {student: next((person.name for person in facts if person.name), "") for student, facts in known.items()}
 
     def student(self, owner: Owner) -> str:
@@ -134,11 +135,15 @@ class Roster:
                     return found.pop() if len(found) == 1 else ""
         return ""
 
+    def namesake(self, owner: Owner, student: str, platform: str, number: str) -> bool:
+        """Whether a file is of another person than the one whose hand-in of the same notebook a platform gave under a number."""
+        other = owner.platform == platform and "" not in (owner.number, number) and owner.number != number
+        return other and self.numbers.get((platform, owner.number)) != student
+
     def nearest(self, owner: Owner) -> str:
         """The people whose names or ids are most like it, for a sentence."""
-        said = {one: student for student, name in self.names.items() for one in (key(name), key(student)) if one}
-        like = [one for text in owner.words or (owner.name,) for one in get_close_matches(key(text), said, 3, 0.5)]
-        students = list(dict.fromkeys(said[one] for one in like))[:3]
+        like = [one for text in owner.words or (owner.name,) for one in get_close_matches(key(text), self.told, 3, 0.5)]
+        students = list(dict.fromkeys(self.told[one] for one in like))[:3]
         return ", ".join(f"{self.names[student]} ({student})" if self.names[student] else student for student in students)
 
 

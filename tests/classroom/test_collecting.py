@@ -314,6 +314,17 @@ def test_a_name_that_two_people_have_is_refused(directory, course, tmp_path):
     assert len(refused) == 1 and filed(directory) == ["2"]
 
 
+@pytest.mark.parametrize("numbers", [("5", "6"), ("6", "5")])
+def test_two_people_of_one_name_never_take_each_others_place(by_roster, course, tmp_path, numbers):
+    one, other = (hand_in_bytes(course[0], double=f"def double(x):\n    return x * {n}") for n in (7, 8))
+    names = [f"Ada Lark_{number}_assignsubmission_file_/a.ipynb" for number in numbers]
+    refused, _ = quietly(collect, by_roster, [download(tmp_path, *names, data=[one, other])])
+    assert len(refused) == 1 and "is another person than number" in refused[0][2]
+    assert "x * 7" in code(by_roster, "login1")
+    known = download(tmp_path, "Ada Lark_801_assignsubmission_file_/02_square.ipynb", data=hand_in_bytes(course[1]))
+    assert not quietly(collect, by_roster, [known])[0]
+
+
 def test_without_a_roster_it_is_said_where_one_person_may_be_several(directory, course, tmp_path):
     data = hand_in_bytes(course[0])
     _, said = quietly(collect, directory, [download(tmp_path, "larkada_901_5_01_double.ipynb", data=data)])
@@ -374,8 +385,7 @@ def test_late_is_who_canvas_says_and_an_extension_makes_it_good(directory, cours
     assert "that counts" not in said
     assert (stamp(directory, "ontime_1"), stamp(directory, "later_2")) == ("", "2026-11-01 00:00:01 UTC")
     _, said = quietly(grade, directory)
-    assert "ontime_1  3 of 3" in said.splitlines()[-3] + said.splitlines()[-4] + said.splitlines()[-2]
-    assert "later_2  3 of 3, late: less 3" in said
+    assert re.search(r"ontime_1  3 of 3$", said, re.MULTILINE) and "later_2  3 of 3, late: less 3" in said
     with Gradebook(f"sqlite:///{directory}/gradebook.db") as gradebook:
         gradebook.grant_extension("01_double", "later_2", days=7)
     _, said = quietly(grade, directory)
@@ -414,3 +424,17 @@ def test_dates_of_files_make_nobody_late(directory, course, tmp_path, monkeypatc
     quietly(collect, directory, [path])
     _, said = quietly(grade, directory)
     assert filed(directory) == ["Bo", "ada"] and "late" not in said
+
+
+def test_the_nearest_names_are_told_in_either_order(by_roster, course, tmp_path):
+    for name in ("larkadda_999_5_{}", "Ada Larc_5_assignsubmission_file_/{}", "login11/{}"):
+        path = download(tmp_path, name.format("01_double.ipynb"), "zoe_png", data=hand_in_bytes(course[0]))
+        refused, _ = quietly(collect, by_roster, [path])
+        assert any("Ada Lark (login1)" in reason for *_, reason in refused)
+
+
+def test_a_whole_roster_that_cannot_be_kept_is_a_sentence(directory, tmp_path):
+    quietly(roster, directory, [export(tmp_path, "canvas")])
+    (directory / "roster/canvas.csv").write_bytes(b"PK\0")
+    with pytest.raises(ClassError, match=r"roster/canvas.csv: this is no CSV file"):
+        quietly(collect, directory, [tmp_path])

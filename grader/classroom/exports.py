@@ -81,7 +81,7 @@ def write_grades(
         if data is not None:
             write_atomically(folder / file, data)
     for path in folder.iterdir():
-        if path.name not in files and re.fullmatch(r"(canvas|moodle)-.+\.(csv|zip)", path.name):
+        if path.name not in files and re.fullmatch(r"(canvas|moodle)-\d\d_\w+(-feedback)?\.(csv|zip)", path.name):
             path.unlink()  # of scores or of a platform that the class had before
     write_atomically(directory / "grades.csv", _csv(_grades(notebooks, graded, students, reasons)))
     return [*sentences, f"{directory / 'grades.csv'}: every check of every hand-in; {folder / 'students.csv'}: a row for each student"]
@@ -155,8 +155,9 @@ def _canvas_columns(notebooks: Sequence[Notebook], sheet: Sheet) -> dict[str, li
         named[notebook.name] = [place for place, title in titles.items() if any(f" {one} " in title for one in own)]
     taken = {place for places in named.values() for place in places}
     for notebook in notebooks:
-        number = re.compile(rf"\b(grpo|notebook)\D*\b0*{int(notebook.name[:2])}\b")
-        named[notebook.name] = named[notebook.name] or [p for p, title in titles.items() if p not in taken and number.search(title)]
+        if not named[notebook.name] and (number := re.match(r"0*(\d+)", notebook.name)):
+            own_number = re.compile(rf"\b(grpo|notebook)\D*\b0*{number[1]}\b")
+            named[notebook.name] = [place for place, title in titles.items() if place not in taken and own_number.search(title)]
     return named
 
 

@@ -300,10 +300,10 @@ def test_no_file_runs_a_formula_and_none_of_another_day_stays(cls, course, tmp_p
     students = enrolled(cls, tmp_path, {"canvas.csv": canvas_course([("Doubling", 5)]).export()})
     marks, ungraded, _ = graded(cls, course, [student.id for student in students])
     (cls.root / "grades").mkdir()
-    for name in ("canvas-03_gone.csv", "moodle-01_double.csv", "mine.csv"):
+    for name in ("canvas-03_gone.csv", "moodle-01_double.csv", "moodle-01_double-feedback.zip", "canvas-mine.csv"):
         (cls.root / "grades" / name).write_text("old")
     export(cls, course, students, marks, ungraded)
     names = sorted(path.name for path in (cls.root / "grades").iterdir())
-    assert names == ["canvas-01_double.csv", "canvas-02_square.csv", "mine.csv", "students.csv"]
+    assert names == ["canvas-01_double.csv", "canvas-02_square.csv", "canvas-mine.csv", "students.csv"]
     for path in (cls.root / "grades.csv", *(cls.root / "grades").glob("[cs]*.csv")):
         assert not any(cell.startswith(("=", "+", "-", "@")) for row in read(path) for cell in row)

@@ -35,6 +35,7 @@ from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnter
 from grader.classroom.log import write_down
 from grader.classroom.pages import Graded, feedback_page, report_page
 from grader.classroom.pool import Answer
+from grader.classroom.roster import sheets
 from grader.classroom.similarity import own_code
 from grader.course.build import go_on_after_errors, to_text
 from grader.course.source import Notebook
@@ -95,7 +96,7 @@ def new(directory: Path, course: Sequence[Notebook], say: Say = print) -> None:
 def grade(
     directory: Path, *, jobs: int | None = None, ray: str = "", regrade: str = "", allow_no_jail: bool = False, say: Say = print
 ) -> Summary:
-    """Grades what is new or changed and writes grades*.csv and the log. Raises ClassError.
+    """Grades what is new or changed and writes grades.csv, grades/ and the log. Raises ClassError.
 
     ray: the address of the Ray cluster that judges ("": this machine's processes do). jobs: hand-ins judged side by side.
     regrade: a student, a notebook or an exercise whose results are made again.
@@ -110,6 +111,7 @@ def grade(
         course = CourseDirectory(config=config)
         with ClassGradebook(course.db_url, course.course_id) as gradebook:
             grading = _Grading(cls, config, gradebook)
+            exported = sheets(cls, gradebook.students)
             found, ungraded = _found(cls, gradebook)
             todo = []
             for hand_in in found:
@@ -140,7 +142,8 @@ def grade(
             marks = gradebook.marks()
             if pages := grading.pages + grading.renew_pages(found, marks):
                 say(f"{pages} feedback pages written under {directory / 'feedback'}")
-            write_grades(directory, cls.masters(), marks, gradebook.students, ungraded)
+            for line in write_grades(directory, cls.masters(), marks, gradebook.students, ungraded, exported):
+                say(line)
         return Summary(len(todo), unchanged, tuple(ungraded))
 
 
@@ -154,7 +157,7 @@ def remove(directory: Path, student: str, say: Say = print) -> None:
             place = take_out(cls, gradebook, student)
             found, ungraded = _found(cls, gradebook)
             ungraded += [(h.student, h.notebook, record.reason) for h in found if (record := cls.record(h)) and record.reason]
-            write_grades(directory, cls.masters(), gradebook.marks(), gradebook.students, ungraded)
+            write_grades(directory, cls.masters(), gradebook.marks(), gradebook.students, ungraded, sheets(cls, gradebook.students))
         line = f"removed from the class; the files and marks lie in {place}"
         write_down(cls.log, "", student, None, None, line, "", "", version().hex()[:12])
         shutil.rmtree(cls.own / "handins" / student, ignore_errors=True)

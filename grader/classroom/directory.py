@@ -8,6 +8,7 @@ import fcntl
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,9 @@ class ClassDirectory:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # flock would pass to a child that is just being started
             except (BlockingIOError, PermissionError):  # which of them: the system's choice
                 raise ClassError(f"{self.root}: another grader command is at work in this class; wait until it has ended") from None
-            for draft in (*self.root.glob(".*.draft"), *self.own.rglob(".*.draft")):  # of a command that was killed
-                draft.unlink(missing_ok=True)
+            kept = (self.root / place for place in ("", "grades", "roster"))
+            for draft in (*chain.from_iterable(folder.glob(".*.draft") for folder in kept), *self.own.rglob(".*.draft")):
+                draft.unlink(missing_ok=True)  # of a command that was killed
             yield
 
     @contextlib.contextmanager

@@ -160,7 +160,7 @@ def test_a_written_answer_waits_for_a_person_and_is_never_zero(directory):
     waiting = row(directory, "anna")
     assert (waiting["01_double/why"], waiting["score"], waiting["max"]) == ("", "3", "3") and "waits for a person: why" in waiting["reason"]
     assert "2 points, not read yet" in (directory / "feedback/anna/01_double/01_double.html").read_text()
-    assert next(r for r in rows(directory, "grades-canvas.csv") if r["Student"] == "anna")["1. Doubling"] == ""
+    assert not (directory / "grades/canvas-01_double.csv").exists(), "in Canvas a blank takes a score away"
     with Gradebook(f"sqlite:///{directory}/gradebook.db") as gradebook:
         grade_of_it = gradebook.find_grade("why", "01_double", "01_double", "anna")
         assert grade_of_it.needs_manual_grade and grade_of_it.auto_score is None
@@ -173,8 +173,9 @@ def test_a_written_answer_waits_for_a_person_and_is_never_zero(directory):
     assert (read["01_double/why"], read["score"], read["max"], read["reason"]) == ("1.5", "4.5", "5", "")
     page = (directory / "feedback/anna/01_double/01_double.html").read_text()
     assert "1.5 of 2" in page and "Half of it. &lt;b&gt;" in page and "4.5 of 5" in page
-    assert next(r for r in rows(directory, "grades-canvas.csv") if r["Student"] == "anna")["1. Doubling"] == "4.5"
-    assert next(r for r in rows(directory, "grades-moodle.csv") if r["Username"] == "anna")["2. Squaring"] == "3"
+    assert "grades/canvas-01_double.csv: the scores of 1;" in said
+    assert [r["1. Doubling"] for r in rows(directory, "grades/canvas-01_double.csv") if r["Student"] == "anna"] == ["4.5"]
+    assert [r["2. Squaring"] for r in rows(directory, "grades/moodle-02_square.csv") if r["Username"] == "anna"] == ["3"]
 
 
 def test_an_untouched_written_answer_waits_too(directory, course):
@@ -265,7 +266,7 @@ def test_a_late_rule_of_the_instructors_own_counts_and_where_it_fails_there_is_a
 
 def test_a_spreadsheet_reads_names_in_any_script_and_runs_no_formula(graded_once):
     directory, _ = graded_once
-    for name in ("grades.csv", "grades-canvas.csv", "grades-moodle.csv"):
+    for name in ("grades.csv", "grades/students.csv"):
         data = (directory / name).read_bytes()
         assert data.startswith(b"\xef\xbb\xbf") and "王小明".encode() in data
         for cells in csv.reader(data.decode("utf-8-sig").splitlines()):

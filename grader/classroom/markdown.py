@@ -22,15 +22,15 @@ MATHML = {
     *("math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "ms", "mfrac", "msqrt", "mroot", "mstyle", "mpadded", "mphantom", "menclose"),
     *("msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts", "mtable", "mtr", "mtd"),
 }
-OF_MATHML = {"display", "displaystyle", "stretchy", "fence", "accent", "accentunder", "mathvariant", "width", "linethickness", "columnalign"}
+OF_MATHML = {"display", "displaystyle", "stretchy", "fence", "accent", "accentunder", "mathvariant", "width", "linethickness"}
+ATTRIBUTES = nh3.ALLOWED_ATTRIBUTES | dict.fromkeys(MATHML, OF_MATHML) | {"details": {"open"}}
 ALIGNED = re.compile(r"\{(?:aligned|align|equation|gathered|gather|split)\*?\}")  # the converter knows one of them, without numbers
 ENVIRONMENT = r"\\begin\{(?P<environment>[a-z]+\*?)\}(?:[^\\]|\\(?!begin\{|end\{))*\\end\{(?P=environment)\}"
 
 
 def rendered(text: str) -> Markup:
     """The HTML of a text; formulas stand in $…$, $$…$$ or \\begin{…}…\\end{…}. What would run, or style the page, is left out."""
-    attributes = nh3.ALLOWED_ATTRIBUTES | {tag: OF_MATHML for tag in MATHML} | {"details": {"open"}}
-    return Markup(nh3.clean(_MARKDOWN(text), tags=nh3.ALLOWED_TAGS | MATHML, attributes=attributes))
+    return Markup(nh3.clean(str(_MARKDOWN(text)), tags=nh3.ALLOWED_TAGS | MATHML, attributes=ATTRIBUTES))
 
 
 def _markdown() -> mistune.Markdown:

@@ -127,7 +127,7 @@ def hidden_code(source: str) -> list[str]:
     """
     tree = parsed(source)
     if tree is None:
-        return sorted(RUNS_TEXT.union(UNPACKS).intersection(re.findall(r"\w+", source)))
+        return sorted(RUNS_TEXT.union(UNPACKS).intersection(re.findall(r"(?<![\w.])\w+", source)))
     found = set[str]()
     for node in ast.walk(tree):
         match node:

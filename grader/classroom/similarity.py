@@ -3,7 +3,7 @@
 Code is compared as Python reads it: comments, docstrings and layout are gone and the names that a function makes for
 itself are numbered, but `torch.sum` stays `torch.sum` (tools that fold all names into one find half a class alike in
 code that is made of such calls). Values that nothing reads are left out: they are how a copy is made to look longer.
-Pieces are runs of such words; those that many learners wrote weigh little. The answer key takes part like a hand-in.
+Pieces are runs of such words; those that more than half of a class wrote weigh less. The answer key takes part like a hand-in.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ def alike(hand_ins: Mapping[str, Sequence[str]], given: Sequence[str] = (), key:
     common = _pieces(given)
     pieces = {whose: own for whose, cells in {**hand_ins, KEY: key}.items() if len(own := _pieces(cells) - common) >= OWN}
     number = Counter(piece for own in pieces.values() for piece in own)
-    weight = {piece: math.log((len(pieces) + 1) / count) for piece, count in number.items()}
+    weight = {piece: min(1.0, math.log2((len(pieces) + 1) / count)) for piece, count in number.items()}
     pairs = []
     for one, other in _candidates(pieces, number):
-        shared = math.fsum(weight[piece] for piece in pieces[one] & pieces[other])
-        share = shared / math.fsum(weight[piece] for piece in pieces[one] | pieces[other])
+        weights = dict.fromkeys(pieces[KEY] | pieces[other], 1.0) if one == KEY else weight  # what many took from the key is no less its own
+        shared = math.fsum(weights[piece] for piece in pieces[one] & pieces[other])
+        share = shared / math.fsum(weights[piece] for piece in pieces[one] | pieces[other])
         if share >= ALIKE:
             pairs.append((share, one, other))
     groups = [Group(tuple(sorted(members - {KEY})), KEY in members, share) for members, share in _joined(pairs)]

@@ -39,6 +39,7 @@ class Section:
     failed: list[tuple[NotebookNode, str]] = field(default_factory=list)
     passed: list[NotebookNode] = field(default_factory=list)
     model: str = ""
+    is_written: bool = False
 
 
 class ForReading(Preprocessor):
@@ -55,7 +56,7 @@ class ForReading(Preprocessor):
             if known.written or cell.metadata.get("nbgrader", {}).get("task"):
                 question = [rest.pop()] if rest and rest[-1].cell_type == "markdown" else []
                 cell.source = cell.source.strip() or "*Nothing was written.*"
-                written.append(Section("Written answer", True, [*question, cell], model=models.get(known.name, "")))
+                written.append(Section("Written answer", True, [*question, cell], model=models.get(known.name, ""), is_written=True))
             elif exercise and cell.cell_type == "code" and known.kind in ("", "solution", "check"):
                 exercises.setdefault(exercise, []).append(cell)
             else:

@@ -55,7 +55,7 @@ def alike(hand_ins: Mapping[str, Sequence[str]], given: Sequence[str] = (), key:
     weight = {piece: min(1.0, math.log2((len(pieces) + 1) / count)) for piece, count in number.items()}
     pairs = []
     for one, other in _candidates(pieces, number):
-        weights = dict.fromkeys(pieces[KEY] | pieces[other], 1.0) if one == KEY else weight  # what many took from the key is no less its own
+        weights = dict.fromkeys(pieces[one] | pieces[other], 1.0) if one == KEY else weight  # much copied, it is no less the key's
         shared = math.fsum(weights[piece] for piece in pieces[one] & pieces[other])
         share = shared / math.fsum(weights[piece] for piece in pieces[one] | pieces[other])
         if share >= ALIKE:

@@ -45,7 +45,8 @@ def pages(tmp_path_factory):
     resources = {"index": 0, "total": 1, "base_url": "", "notebook_id": "01_double", "assignment_id": "01_double"}
     made = {}
     for student in STUDENTS:
-        html, _ = HTMLExporter(config=c).from_filename(str(directory / f"autograded/{student}/01_double/01_double.ipynb"), resources=resources)
+        autograded = directory / f"autograded/{student}/01_double/01_double.ipynb"
+        html, _ = HTMLExporter(config=c).from_filename(str(autograded), resources=resources)
         made[student] = BeautifulSoup(html, "html.parser")
     return made
 

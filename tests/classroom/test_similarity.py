@@ -71,7 +71,8 @@ def test_a_value_that_is_read_counts():
 def test_copies_of_one_another_are_one_group(size):
     """Each a little different; more of them than the hand-ins that a piece brings together two by two, too."""
     copies = {f"s{i:03}": [diluted(SOFTMAX).replace("1e-09", f"{i} / 7")] for i in range(size)}
-    honest = {f"t{i:03}": ["def weights(s):\n" + "".join(f"    s = s.own{i}_{j}(s)\n" for j in range(20)) + "    return s"] for i in range(size)}
+    bodies = ["".join(f"    s = s.own{i}_{j}(s)\n" for j in range(20)) for i in range(size)]
+    honest = {f"t{i:03}": [f"def weights(s):\n{body}    return s"] for i, body in enumerate(bodies)}
     (group,) = alike({**copies, **honest})
     assert group.members == tuple(sorted(copies)) and 0.8 <= group.share < 1
 
@@ -122,10 +123,10 @@ def test_code_that_a_reader_does_not_see_is_found(source):
     assert hidden_code(source) == HIDDEN[source]
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["model.eval()", "torch.compile(f)", "re.compile('a')", "getattr(torch, 'sum')(x)", "import math", "def f(:\n model.eval()", "# exec\nx = 'eval'"],
-)
+HONEST = ["model.eval()", "torch.compile(f)", "getattr(torch, 'sum')(x)", "import math", "def f(:\n model.eval()", "# exec\nx = 'eval'"]
+
+
+@pytest.mark.parametrize("source", HONEST)
 def test_honest_code_is_not_taken_for_hidden(source):
     assert hidden_code(source) == []
 

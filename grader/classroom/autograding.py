@@ -188,3 +188,13 @@ def _output(verdict: Verdict) -> NotebookNode:
     if verdict.passed:
         return new_output("stream", name="stdout", text=f"✓ {title}: {verdict.points:g} of {verdict.max_points:g}\n")
     return new_output("error", ename="Failed", evalue=title, traceback=[f"✗ {title}", verdict.message.removeprefix(f"{title}: ")])
+
+
+def title(check: NotebookNode) -> str:
+    """What a check of an autograded notebook says that it checks."""
+    return unfolded(check.source.split("\n", 1)[0]).lstrip("# ").rstrip(". ")
+
+
+def failure(check: NotebookNode) -> str:
+    """Why it failed, as `_output` has it; "" where it passed."""
+    return "\n".join(line for output in check.outputs if output.output_type == "error" for line in output.traceback[1:] or output.traceback)

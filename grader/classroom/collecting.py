@@ -169,7 +169,7 @@ class _Filing:
         except Unreadable as e:
             return "", str(e)
         except Exception as e:  # ours, of something that nobody thought of: one hand-in stops no other
-            return "", f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the notebook of the course with your answers in it"
+            return "", f"{item.filename}: it cannot be read ({type(e).__name__}); hand in the course's notebook with your answers in it"
         notes = list(item.notes)
         if not self.roster.sheets:
             student = placed(item, lambda other: self._known(other, name).number)

@@ -33,7 +33,7 @@ from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Recor
 from grader.classroom.exports import Ungraded, write_grades
 from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, handed_in, late_penalties
 from grader.classroom.log import write_down
-from grader.classroom.pages import Graded, feedback_page, report_page
+from grader.classroom.pages import Class, Graded, feedback_page, report_page
 from grader.classroom.pool import Answer
 from grader.classroom.roster import sheets
 from grader.classroom.similarity import own_code
@@ -177,12 +177,15 @@ def report(directory: Path, say: Say = print) -> Path:
             record, own = cls.record(hand_in), marks.get((hand_in.student, hand_in.notebook))
             result = load_result(cls.results / f"{record.result}.json") if record else None
             if record and own and result and not record.reason:
-                code = own_code(cls.autograded(hand_in))
-                graded.setdefault(hand_in.notebook, []).append(Graded(hand_in.student, own.score, result, code))
+                whole, code = None not in own.scores.values(), own_code(cls.autograded(hand_in))
+                graded.setdefault(hand_in.notebook, []).append(Graded(hand_in.student, own.score, whole, result, code))
             else:
                 ungraded.append((hand_in.student, hand_in.notebook, record.reason if record and record.reason else "not graded yet"))
+        given = {name: own_code(cls.root / "release" / name / f"{name}.ipynb") for name in graded}
+        key = {name: own_code(cls.source(name)) for name in graded}
+        names = {person.id: ", ".join(filter(None, (person.last_name, person.first_name))) for person in gradebook.students}
         path = directory / "report.html"
-        write_atomically(path, report_page(directory.resolve().name, graded, cls.masters(), ungraded))
+        write_atomically(path, report_page(Class(directory.resolve().name, cls.masters(), names, graded, ungraded, given, key)))
         say(f"report written to {path}")
         return path
 

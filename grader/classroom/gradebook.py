@@ -40,7 +40,7 @@ class NotEnteredError(Exception):
 
 @dataclass
 class Marks:
-    """Of one hand-in. scores: by check and written answer, None where nobody has given one yet. comments: by cell, where there are any."""
+    """Of one hand-in. scores: by check and written answer, None where nobody gave one yet. comments: by cell, those that a person wrote."""
 
     scores: dict[str, float | None] = field(default_factory=dict)
     comments: dict[str, str] = field(default_factory=dict)
@@ -161,10 +161,9 @@ class ClassGradebook(Gradebook):
         new = []
         for key, name, kind, manual, checksum in self.db.execute(query):
             untouched = kind == "SolutionCell" and name in cells and checksum == compute_checksum(cells[name])
-            automatic = "No response." if untouched else None
-            new.append({"id": key, "auto_comment": automatic})
-            if comment := automatic if manual is None else manual:
-                marks.comments[name] = comment
+            new.append({"id": key, "auto_comment": "No response." if untouched else None})
+            if manual:
+                marks.comments[name] = manual
         if new:
             self.db.execute(update(Comment), new)
 
@@ -223,7 +222,7 @@ class ClassGradebook(Gradebook):
             .join(Assignment, Assignment.id == SubmittedAssignment.assignment_id)
         )
         grades = select(Grade.notebook_id, Grade.cell_id, Grade.auto_score, Grade.manual_score, Grade.extra_credit)
-        comments = select(Comment.notebook_id, Comment.cell_id, Comment.comment).where(Comment.comment.is_not(None))
+        comments = select(Comment.notebook_id, Comment.cell_id, Comment.manual_comment).where(Comment.manual_comment.is_not(None))
         if student is not None:
             hand_ins = hand_ins.where(SubmittedAssignment.student_id == student)
             ids = select(hand_ins.subquery().c.id)

@@ -10,10 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import bleach
 from nbconvert.exporters import NotebookExporter
 from nbconvert.exporters.exporter import Exporter, FilenameExtension
-from nbconvert.filters import strip_files_prefix
 from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
@@ -21,31 +19,22 @@ from traitlets import Bool
 from traitlets.config import Config
 
 from grader.classroom.autograding import autograde, load_result
+from grader.classroom.formgrader import configure_formgrader
 from grader.classroom.gradebook import ClassGradebook, handed_in, late_penalties
 from grader.classroom.pages import feedback_page
 from grader.intake.match import Unreadable
-
-TAGS = bleach.ALLOWED_TAGS | {
-    *("h1", "h2", "h3", "h4", "h5", "h6", "p", "br", "hr", "div", "span", "pre", "sub", "sup", "del", "dl", "dt", "dd"),
-    *("img", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"),
-}
 
 
 def configure(c: Config) -> None:
     """Puts the judge into nbgrader's pipeline: what a class's nbgrader_config.py calls."""
     c.Autograde.exporter_class = HandInExporter
-    c.HTMLExporter.filters = {"strip_files_prefix": harmless}  # what the formgrader's template sends all Markdown through
+    configure_formgrader(c)
     c.Exporter.optimistic_validation = True  # once a notebook, not once a step
     c.Autograde.sanitize_preprocessors = [Judge]
     c.Autograde.autograde_preprocessors = [Enter]
     c.CsvExportPlugin.to = "nbgrader-export.csv"  # not over the grades.csv of `grader grade`
     c.GenerateFeedback.exporter_class = FeedbackPage
     c.GenerateFeedback.preprocessors = [ClearHiddenTests]
-
-
-def harmless(html: str) -> str:
-    """HTML without scripts: the formgrader shows what learners wrote, in the browser of whoever gives the points."""
-    return bleach.clean(strip_files_prefix(html), tags=TAGS, attributes={"*": ["class", "id"], "a": ["href"], "img": ["src", "alt"]})
 
 
 class HandInExporter(NotebookExporter):

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import functools
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
-import mistune
-from markupsafe import Markup
 from nbformat import NotebookNode
 
+from grader.classroom.autograding import failure, title
 from grader.classroom.exports import Ungraded
 from grader.classroom.gradebook import Marks
+from grader.classroom.markdown import rendered
 from grader.classroom.similarity import alike
 from grader.course.metadata import identity
-from grader.course.source import Notebook
-from grader.judge.verdict import Result
+from grader.course.source import Exercise, Notebook
+from grader.intake.static_analysis import hidden_code
+from grader.judge.verdict import Result, Verdict
 from grader.mistakes import versions
 
 
 @functools.cache
 def _template(name: str) -> jinja2.Template:
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
-    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template(name)
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"rendered": rendered, "quoted": quote}
+    return environment.get_template(name)
 
 
 def feedback_page(nb: NotebookNode, student: str, marks: Marks) -> str:
@@ -35,13 +39,13 @@ def feedback_page(nb: NotebookNode, student: str, marks: Marks) -> str:
 
     nb: the autograded notebook.
     """
-    title, question, exercise = "", "", ""
+    heading, question, exercise = "", "", ""
     exercises: dict[str, dict[str, Any]] = {}
     written = []
     for cell in nb.cells:
         known = identity(cell)
-        if known.kind == "text" and not title:
-            title = _first_line(cell)
+        if known.kind == "text" and not heading:
+            heading = title(cell)
         if known.kind in ("solution", "bring"):
             exercise = known.name
         if known.kind == "solution" or (known.graded and not known.written):
@@ -49,19 +53,21 @@ def feedback_page(nb: NotebookNode, student: str, marks: Marks) -> str:
             if known.kind == "solution":
                 own["code"].append(cell.source)
             else:
-                errors = [output.traceback for output in cell.outputs if output.output_type == "error"]
-                failed = ["\n".join(lines[1:] or lines) for lines in errors]
-                score = marks.scores[known.name]
-                own["checks"].append({"title": _first_line(cell).rstrip(". "), "score": score, "points": known.points, "failed": failed})
+                own["checks"].append(
+                    {"title": title(cell), "score": marks.scores[known.name], "points": known.points, "failure": failure(cell)}
+                )
         if known.written:
             facts = {"name": known.name, "text": cell.source, "points": known.points, "score": marks.scores[known.name]}
-            written.append(facts | {"question": Markup(mistune.html(question))})
+            written.append(facts | {"question": question})
         if cell.cell_type == "markdown":
             question = cell.source
+    for own in exercises.values():
+        for check, told in zip(own["checks"], told_once([check["failure"] for check in own["checks"]]), strict=True):
+            check["told"] = told
     points = {known.name: known.points for cell in nb.cells if (known := identity(cell)).graded}
     waiting = sum(value for name, value in points.items() if marks.scores[name] is None)
     return _template("feedback.html").render(
-        title=title,
+        title=heading,
         student=student,
         marks=marks,
         read=sum(points.values()) - waiting,
@@ -72,68 +78,95 @@ def feedback_page(nb: NotebookNode, student: str, marks: Marks) -> str:
     )
 
 
-def _first_line(cell: NotebookNode) -> str:
-    return cell.source.split("\n", 1)[0].lstrip("# ")
+def told_once(failures: Sequence[str]) -> list[str]:
+    """What to say under each check of an exercise: what neighbours share under the last of them, a mistake where it is first seen.
+
+    failures: why each check failed, first what it saw and then what that looks like; "" where it passed.
+    """
+    told, said = list[str](), set[str]()
+    for failed, group in groupby(failures):
+        first, *more = failed.split("\n")
+        told += [""] * (len(list(group)) - 1) + ["\n".join([first, *(line for line in more if line not in said)])]
+        said.update(more)
+    return told
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One hand-in as a report sees it. score: as the gradebook has it. code: the learner's own cells."""
+    """One hand-in as a report sees it. score: as the gradebook has it; whole: nothing waits for a person. code: the learner's own cells."""
 
     student: str
     score: float
+    whole: bool
     result: Result
     code: list[str]
 
 
-def report_page(title: str, graded: Mapping[str, Sequence[Graded]], notebooks: Sequence[Notebook], ungraded: Sequence[Ungraded]) -> str:
-    """A class at a glance. graded: by notebook."""
+@dataclass(frozen=True)
+class Class:
+    """A class as a report sees it. names: of the students, by id. graded, given (cells with nothing in them yet), key: by notebook."""
+
+    title: str
+    notebooks: Sequence[Notebook]
+    names: Mapping[str, str]
+    graded: Mapping[str, Sequence[Graded]]
+    ungraded: Sequence[Ungraded]
+    given: Mapping[str, Sequence[str]]
+    key: Mapping[str, Sequence[str]]
+
+
+def report_page(cls: Class) -> str:
+    """A class at a glance: a row for each student, and for each notebook what most got wrong and what should be looked at."""
+    hand_ins = {(own.student, name): own for name, graded in cls.graded.items() for own in graded}
     return _template("report.html").render(
-        title=title,
-        total=sum(map(len, graded.values())),
-        notebooks=[_of_notebook(notebook, graded[notebook.name]) for notebook in notebooks if graded.get(notebook.name)],
-        ungraded=sorted(ungraded),
+        title=cls.title,
+        total=len(hand_ins),
+        columns=[notebook for notebook in cls.notebooks if notebook.graded],
+        students=sorted({*cls.names, *(student for student, _ in hand_ins), *(student for student, *_ in cls.ungraded)} - {""}),
+        names=cls.names,
+        hand_ins=hand_ins,
+        refused={(student, name) for student, name, _ in cls.ungraded},
+        notebooks=[_of_notebook(notebook, cls) for notebook in cls.notebooks if cls.graded.get(notebook.name)],
+        ungraded=sorted(cls.ungraded),
     )
 
 
-def _of_notebook(notebook: Notebook, graded: Sequence[Graded]) -> dict[str, Any]:
-    maximum = sum(cell.points for cell in notebook.of_kind("check", "answer"))
+def _of_notebook(notebook: Notebook, cls: Class) -> dict[str, Any]:
+    graded = cls.graded[notebook.name]
     scores = [hand_in.score for hand_in in graded]
-    passed = Counter(verdict.check for hand_in in graded for verdict in hand_in.result.checks if verdict.passed)
-    given = [cell.source.partition("### BEGIN")[0] for cell in notebook.of_kind("solution")]
+    maximum = _maximum(notebook)
+    bins = Counter(min(max(round(score), 0), maximum) for score in scores)
     return {
         "title": notebook.title,
+        "name": notebook.name,
         "count": len(graded),
         "mean": sum(scores) / len(scores),
         "maximum": maximum,
-        "histogram": Markup(_histogram(scores, maximum)),
-        "rates": [(check.exercise, check.title, passed[check.name] / len(graded)) for check in notebook.of_kind("check")],
-        "mistakes": _mistakes(notebook, graded),
-        "alike": [(pair.one, pair.other, f"{pair.share:.0%}") for pair in alike({h.student: h.code for h in graded}, given)],
+        "histogram": [(points, bins[points], bins[points] / max(bins.values())) for points in range(maximum + 1)],
+        "exercises": [_of_exercise(notebook, exercise, graded) for exercise in notebook.exercises if exercise.checks],
+        "alike": alike({h.student: h.code for h in graded}, cls.given[notebook.name], cls.key[notebook.name]),
+        "hidden": [(h.student, ", ".join(found)) for h in graded if (found := _hidden(h.code))],
     }
 
 
-def _mistakes(notebook: Notebook, graded: Sequence[Graded]) -> list[tuple[int, str, str]]:
-    """Each mistake once a hand-in, the most frequent first."""
+def _hidden(code: Sequence[str]) -> list[str]:
+    return sorted({name for cell in code for name in hidden_code(cell)})
+
+
+def _maximum(notebook: Notebook) -> int:
+    return sum(cell.points for cell in notebook.of_kind("check", "answer"))
+
+
+def _of_exercise(notebook: Notebook, exercise: Exercise, graded: Sequence[Graded]) -> dict[str, Any]:
+    """Who solves it, which checks fail, the most frequent first, and the mistakes seen, each once a hand-in."""
     told = {version.name: version.summary for version in versions(notebook.name)}
-    found = Counter(named for hand_in in graded for named in {(v.exercise, v.mistake) for v in hand_in.result.checks if v.mistake})
-    return [(count, exercise, f"{told.get(name, '')} [{name}]") for (exercise, name), count in found.most_common()]
-
-
-def _histogram(scores: Sequence[float], maximum: float) -> str:
-    """A picture of how many hand-ins have how many points, as SVG."""
-    import matplotlib  # here, since it is slow to come and grading draws nothing
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(8, 2.6), layout="constrained")
-    axes = figure.subplots()
-    axes.hist(scores, bins=[i - 0.5 for i in range(int(maximum) + 2)], color="#0072B2")
-    axes.set(xlabel="points", ylabel="hand-ins", xlim=(-0.7, maximum + 0.7))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines[["top", "right"]].set_visible(False)
-    text = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "grader", "svg.fonttype": "none"}):
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return text.getvalue()[text.getvalue().index("<svg") :]
+    own: list[list[Verdict]] = [[v for v in hand_in.result.checks if v.exercise == exercise.name] for hand_in in graded]
+    failed = Counter(v.check for verdicts in own for v in verdicts if not v.passed)
+    mistakes = Counter(name for verdicts in own for name in {n for v in verdicts if v.mistake for n in v.mistake.split(" or ")})
+    return {
+        "name": exercise.name,
+        "solved": sum(all(v.passed for v in verdicts) for verdicts in own) / len(graded),
+        "open": sum(all(v.message.endswith(" is not written yet.") for v in verdicts) for verdicts in own),
+        "checks": sorted(((check.title, failed[check.name]) for check in exercise.checks), key=lambda row: -row[1]),
+        "mistakes": [(told[name], count) for name, count in mistakes.most_common() if name in told],
+    }

@@ -263,8 +263,8 @@ class _Reading:
             if within:
                 texts[raw.source.replace(PLACEHOLDER, "").strip()] = None
         whole = "\n\n".join(text for text in texts if text)
-        if len(whole) > MAX_ANSWER:  # what shows it takes time that grows with the square of its length
-            self.notes.append(f"The answer {cell.name} was cut after {MAX_ANSWER:,} characters; the file that was handed in has the rest.")
+        if len(whole) > MAX_ANSWER:
+            self.notes.append(f"A written answer was cut after {MAX_ANSWER:,} characters; the file that was handed in has the rest.")
         return whole[:MAX_ANSWER]
 
     def compare_with_ours(self) -> None:
@@ -275,14 +275,14 @@ class _Reading:
             if other:
                 self.notes.append(f"The course gives {_listed(sorted(other))}; its own were run.")
             return
-        for kinds, what in ((("given", "scenario"), "given"), (("check",), "test")):
+        for kinds, what in ((("given", "scenario"), "Given"), (("check",), "Test")):
             cells = self.notebook.of_kind(*kinds)
             gone = [cell.name for cell in cells if not any(match is cell for _, match in self.raw)]
             edited = {m.name for raw, m in self.raw if m and m.kind in kinds and not same_code(raw.source, _visible(m))}
             if gone:
-                self.notes.append(f"The {what} cells {_listed(gone)} are missing; the course's own were run.")
+                self.notes.append(f"{what} cells are missing ({len(gone)}); the course's own were run.")
             if edited:
-                self.notes.append(f"The {what} cells {_listed(sorted(edited))} were changed; the course's own were run.")
+                self.notes.append(f"{what} cells were changed ({len(edited)}); the course's own were run.")
         if any(match and match.kind == "solution" and self.by_id(raw) is None for raw, match in self.raw):
             self.notes.append("Cells of answers came without their ids; they were recognised by what they define.")
 

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 MAX_PARSED = 100_000  # characters; a longer cell is pasted data, and is searched by pattern
 MAX_DEPTH = 100  # of a syntax tree; what walks one takes up to four of Python's 1000 frames for a level
 INVISIBLE = str.maketrans({"\u00a0": " ", "\u3000": " ", "\u200b": None, "\ufeff": None})  # what web pages and mail put into code
+RUNS_TEXT = {"exec", "eval", "compile", "__import__", "__builtins__", "get_ipython"}
+UNPACKS = {"base64", "binascii", "builtins", "bz2", "codecs", "ctypes", "gzip", "importlib", "lzma", "marshal", "pickle", "zlib"}
+INTERNAL = {"__builtins__", "__code__", "__dict__", "__globals__", "__subclasses__", "FunctionType", "CodeType"}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -141,6 +144,32 @@ def bound(source: str) -> set[str]:
     """Every name that a cell's own statements define or assign."""
     tree = parsed(source)
     return {name for node in _statements(tree) for name in _bound(node)} if tree else set()
+
+
+def hidden_code(source: str) -> list[str]:
+    """What in a cell runs or unpacks code that a reader does not see: exec, base64, getattr with a name that is put together, and such.
+
+    A sign to look at the cell, and no proof: there are honest uses, and other ways to hide code.
+    """
+    tree = parsed(source)
+    if tree is None:
+        return sorted(RUNS_TEXT.union(UNPACKS).intersection(re.findall(r"(?<![\w.])\w+", source)))
+    found = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) if name in RUNS_TEXT:
+                found.add(name)
+            case ast.Import(names=names):
+                found |= {alias.name.split(".")[0] for alias in names} & UNPACKS
+            case ast.ImportFrom(module=str(module)):
+                found |= {module.split(".")[0]} & UNPACKS
+            case ast.Attribute(attr=name) if name in INTERNAL:
+                found.add(name)
+            case ast.Call(ast.Name("getattr"), [_, name, *_]) if not isinstance(name, ast.Constant) or name.value in RUNS_TEXT | INTERNAL:
+                found.add("getattr")
+            case ast.Subscript(ast.Call(ast.Name("globals" | "locals" | "vars" as name))):
+                found.add(name)
+    return sorted(found)
 
 
 def names_used(source: str) -> set[str]:

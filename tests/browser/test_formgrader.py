@@ -38,8 +38,14 @@ def test_a_class_is_graded_and_marked_in_the_formgrader(browser, jupyter, tmp_pa
         shows(browser, "Submission #1", "Submission #2")
         click(browser, "//td[contains(@class, 'name')]//a[contains(., 'Submission')]")
         until(lambda: browser.find_elements(By.CSS_SELECTOR, "input.score"), browser)
-        scores = [box for box in browser.find_elements(By.CSS_SELECTOR, "input.score") if box.is_displayed()]
-        scores[-1].send_keys("2", Keys.TAB)  # the written answer
+        until(lambda: focused(browser) == "why", browser)  # the written answer waits for points, with no click
+        visited = []
+        while len(visited) < 10 and (not visited or visited[-1] != "why"):
+            browser.switch_to.active_element.send_keys(Keys.TAB)
+            visited.append(focused(browser))
+            assert browser.switch_to.active_element.is_displayed(), "Tab leads to what is in sight"
+        assert visited[-1] == "why" and {"why_extra_credit", "why-comment"} <= set(visited)
+        browser.switch_to.active_element.send_keys("2", Keys.TAB)
         with Gradebook(f"sqlite:///{directory}/gradebook.db") as gradebook:
             until(lambda: {2.0} & {g.manual_score for s in marks(gradebook, "why") for g in s}, browser)
             points = {s.student.id: s.score for s in gradebook.assignment_submissions("01_double")}
@@ -51,6 +57,10 @@ def marks(gradebook, name):
     """The grades of every student in one cell, as they stand now."""
     gradebook.db.expire_all()
     return [[gradebook.find_grade(name, "01_double", "01_double", s.student.id)] for s in gradebook.assignment_submissions("01_double")]
+
+
+def focused(browser):
+    return browser.switch_to.active_element.get_attribute("id")
 
 
 def click(browser, path):

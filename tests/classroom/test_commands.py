@@ -15,7 +15,6 @@ from nbgrader.api import Gradebook
 from grader.classroom.autograding import read_master
 from grader.classroom.collecting import collect
 from grader.classroom.commands import ClassError, grade, new, report
-from grader.classroom.similarity import alike
 from grader.feedback import table
 from grader.feedback.table import fingerprints
 from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
@@ -165,14 +164,14 @@ def test_a_written_answer_waits_for_a_person_and_is_never_zero(directory):
         grade_of_it = gradebook.find_grade("why", "01_double", "01_double", "anna")
         assert grade_of_it.needs_manual_grade and grade_of_it.auto_score is None
         grade_of_it.manual_score, grade_of_it.needs_manual_grade = 1.5, False
-        gradebook.find_comment("why", "01_double", "01_double", "anna").manual_comment = "Half of it. <b>"
+        gradebook.find_comment("why", "01_double", "01_double", "anna").manual_comment = "Half of *it*: $x^2$ <script>"
         gradebook.db.commit()
     summary, said = quietly(directory)
     assert summary.graded == 0 and "1 feedback pages" in said
     read = row(directory, "anna")
     assert (read["01_double/why"], read["score"], read["max"], read["reason"]) == ("1.5", "4.5", "5", "")
     page = (directory / "feedback/anna/01_double/01_double.html").read_text()
-    assert "1.5 of 2" in page and "Half of it. &lt;b&gt;" in page and "4.5 of 5" in page
+    assert "1.5 of 2" in page and "Half of <em>it</em>: <math" in page and "4.5 of 5" in page and "<script" not in page
     assert "grades/canvas-01_double.csv: the scores of 1;" in said
     assert [r["1. Doubling"] for r in rows(directory, "grades/canvas-01_double.csv") if r["Student"] == "anna"] == ["4.5"]
     assert [r["2. Squaring"] for r in rows(directory, "grades/moodle-02_square.csv") if r["Username"] == "anna"] == ["3"]
@@ -286,49 +285,6 @@ def test_a_learners_markup_stays_text(directory, course):
     put(directory, "mallory", course[0], hand_in_bytes(course[0], why="<script>alert(1)</script>", double=PLUS_ONE + "  # </pre><script>"))
     quietly(directory)
     assert "<script" not in (directory / "feedback/mallory/01_double/01_double.html").read_text()
-
-
-# report
-
-
-def test_the_report_is_one_page_with_pictures_that_needs_nothing_else(graded_once):
-    directory, _ = graded_once
-    page = report(directory, say=lambda line: None).read_text(encoding="utf-8")
-    assert page.count("<svg") == 2 and not re.search(r'(src|href)="(?!#)', page)
-    assert "<script" not in page and "4 hand-ins graded, 2 not" in page
-    assert "Everybody passes" in page and "bo" in page and "PDF" in page
-
-
-SOFTMAX = """
-def weights(scores, temperature):
-    top = scores.max()
-    shifted = (scores - top) / temperature
-    exponents = shifted.exp()
-    if exponents.sum() == 0:
-        return torch.zeros_like(scores)
-    return exponents / exponents.sum(dim=-1, keepdim=True).clamp_min(1e-9)
-"""
-
-
-def test_a_copy_is_found_though_names_and_comments_were_changed():
-    names = {"scores": "a", "top": "b", "shifted": "c", "exponents": "d", "temperature": "t"}
-    copy = re.sub(r"\w+", lambda m: names.get(m[0], m[0]), SOFTMAX).replace("\n    if", "\n    # mine\n    if")
-    others = {
-        "carl": "def weights(s, t):\n"
-        + "".join(f"    print({i}, s.sum({i}), t * {i})\n" for i in range(9))
-        + "    return torch.softmax(s / t, 0)",
-        "dora": "def weights(x, y):\n    z = [exp(v / y) for v in x]\n    total = sum(z)\n    return torch.tensor([v / total for v in z])",
-    }
-    (pair,) = alike(
-        {"anna": [SOFTMAX], "bo": ["def f(:", "%matplotlib inline\n" + copy], **{whose: [code] for whose, code in others.items()}}
-    )
-    assert (pair.one, pair.other) == ("anna", "bo")
-    assert not alike({"anna": [SOFTMAX], "bo": [copy]}, given=[SOFTMAX]), "given code makes nobody alike"
-
-
-def test_code_of_any_kind_can_be_compared():
-    deep = "x = " + "(" * 500 + ")" * 500
-    assert not alike({"anna": [deep], "bo": ["def f(:"], "cleo": [], "dora": ["-" * 5000 + "x"]})
 
 
 def test_the_records_are_readable_by_other_programs(graded_once):

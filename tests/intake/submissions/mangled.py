@@ -407,12 +407,12 @@ def a_written_answer_in_the_cell_below(file):
     return insert_after(file, "why_zero", text(words))
 
 
-@mended("The given cells clipping were changed")
+@mended("Given cells were changed (1)")
 def a_given_cell_edited(file):
     return edit(file, "clipping", "max(low, min(high, x))", "0")
 
 
-@mended("The given cells setup, clipping, twice_centred are missing")
+@mended("Given cells are missing (3)")
 def given_cells_deleted(file):
     file["cells"] = [c for c in file["cells"] if c["metadata"]["grader"]["kind"] not in ("given", "scenario")]
     return file
@@ -431,12 +431,12 @@ def an_answer_typed_into_a_test_cell(file):
     return edit(file, "twice", "got = ", answer + "\n\ngot = ")
 
 
-@mended("The test cells twice were changed")
+@mended("Test cells were changed (1)")
 def a_test_edited(file):
     return edit(file, "twice", "got == 6", "True")
 
 
-@mended("The test cells twice, zero_mean are missing")
+@mended("Test cells are missing (2)")
 def tests_deleted(file):
     file["cells"] = [c for c in file["cells"] if c["metadata"]["grader"]["kind"] != "check"]
     return file

@@ -24,7 +24,7 @@ from grader.classroom import pool
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import read_master
 from grader.classroom.directory import ClassDirectory, ClassError
-from grader.classroom.gradebook import ClassGradebook, NotEnteredError
+from grader.classroom.gradebook import ClassGradebook, NotEnteredError, open_gradebook
 from grader.course.source import Cell, Notebook
 from grader.course.trusted import alarm, failure, namespace
 from grader.judge.verdict import Verdict
@@ -62,10 +62,9 @@ def assign(cls: ClassDirectory, config: Config, say: Callable[[str], None]) -> N
     if edited:
         say(f"{', '.join(edited)}: the answer key is tried on its own checks")
         _require_sound(cls, [masters[name] for name in edited])
-    course = CourseDirectory(config=config)
     for name, digest in edited.items():
         try:
-            with ClassGradebook(course.db_url, course.course_id) as gradebook:
+            with open_gradebook(config) as gradebook:
                 gradebook.add_cells(name, read_master(cls.source(name)).key)
         except NotEnteredError as e:
             raise ClassError(f"{cls.source(name)}: {e}") from None
@@ -140,17 +139,8 @@ def _condition(check: Cell, trace: TracebackType | None) -> str:
     test = next((node.test for node in asserts if node.lineno <= line <= (node.end_lineno or line)), None)
     if frame is None or test is None:
         return ""
-    match test:
-        case ast.Compare(left, _, others):
-            parts = [left, *others]
-        case ast.Call(_, parts) | ast.BoolOp(_, parts):
-            pass
-        case ast.UnaryOp(_, part):
-            parts = [part]
-        case _:
-            parts = []
     values = []
-    for part in parts:
+    for part in test.args if isinstance(test, ast.Call) else ast.iter_child_nodes(test):
         text = ast.unparse(part)
         with contextlib.suppress(Exception):  # what cannot be computed again is not told
             value = _shortened(repr(eval(text, frame.f_globals, frame.f_locals)))

@@ -17,7 +17,7 @@ from grader.classroom.gradebook import ClassGradebook
 
 def grade_anew(cls: ClassDirectory, name: str) -> str:
     """Lets `grade` grade all hand-ins of a student, of a notebook, or of an exercise's notebook. Returns which. Raises ClassError."""
-    students, notebooks = _folders(cls.root / "submitted"), cls.names()
+    students, notebooks = cls.students(), cls.names()
     exercises = {cell.name: master.name for master in cls.masters() for cell in master.of_kind("solution")}
     if name in students:
         wanted = [(name, notebook) for notebook in notebooks]
@@ -41,7 +41,7 @@ def take_out(cls: ClassDirectory, gradebook: ClassGradebook, student: str) -> Pa
     """
     parts = [cls.root / place / student for place in ("submitted", "autograded", "feedback")]
     refused = cls.remembered("refused.json")
-    known = {person.id for person in gradebook.students} | _folders(cls.root / "submitted") | _folders(cls.own / "handins")
+    known = {person.id for person in gradebook.students}.union(cls.students(), (path.name for path in (cls.own / "handins").glob("*")))
     if student not in known | refused.keys() - {""}:
         raise ClassError(f"{cls.root} has no student {student!r}{_nearest(student, known)}")
     target = cls.root / "removed" / student
@@ -69,10 +69,6 @@ def still_refused(refused: Mapping[str, str], filed: str, notebooks: Iterable[st
     """Those of a student's refused files, by name, that a hand-in of the notebook `filed` does not make good: of other notebooks."""
     others = [name for name in notebooks if name != filed]
     return {file: reason for file, reason in refused.items() if any(name in file for name in others)}
-
-
-def _folders(place: Path) -> set[str]:
-    return {path.name for path in place.iterdir() if path.is_dir()} if place.is_dir() else set()
 
 
 def _free(path: Path) -> Path:

@@ -15,13 +15,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from nbgrader.api import Student
-from nbgrader.coursedir import CourseDirectory
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.changes import still_refused
 from grader.classroom.directory import ClassDirectory, ClassError, read_config
 from grader.classroom.exports import Ungraded
-from grader.classroom.gradebook import ClassGradebook, NotEnteredError, handed_in
+from grader.classroom.gradebook import ClassGradebook, NotEnteredError, handed_in, open_gradebook
 from grader.classroom.roster import Roster, add, key, merge, sheets
 from grader.classroom.sheets import Person, Sheet
 from grader.course.source import Notebook
@@ -59,9 +58,7 @@ def roster(directory: Path, paths: Sequence[Path], notebook: str = "", say: Say 
 
     notebook: the one that a grading worksheet of Moodle is of ("": its file name tells).
     """
-    cls = ClassDirectory(directory)
-    cls.require_class()
-    with cls.translate_errors(), cls.exclusive_lock(), _gradebook(cls) as gradebook:
+    with ClassDirectory.at_work(directory) as cls, open_gradebook(read_config(cls)) as gradebook:
         for path in paths:
             known = _students(cls, gradebook)
             sheet, same = add(cls, path, notebook, known)
@@ -95,7 +92,7 @@ def _enter(gradebook: ClassGradebook, sheet: Sheet, person: Person) -> None:
 def _make_one(cls: ClassDirectory, gradebook: ClassGradebook, one: str, other: str, say: Say) -> None:
     """Makes one student of two of whom at most one has handed something in; says so where both have."""
     rows = {student: gradebook.db.get(Student, student) for student in (one, other)}
-    busy = [student for student, row in rows.items() if student in _folders(cls) or (row and row.submissions)]
+    busy = [student for student, row in rows.items() if student in cls.students() or (row and row.submissions)]
     if len(busy) == 2:
         say(f"{one} and {other} are one person: put what is under submitted/ in one folder and delete the other")
         return
@@ -112,13 +109,11 @@ def _make_one(cls: ClassDirectory, gradebook: ClassGradebook, one: str, other: s
 
 def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Ungraded]:
     """Files what a learning platform or Colab gives under submitted/. Returns what it refused. Raises ClassError."""
-    cls = ClassDirectory(directory)
-    cls.require_class()
-    for path in paths:
-        if not path.exists():
-            raise ClassError(f"{path}: no such file or folder")
-    with cls.translate_errors(), cls.exclusive_lock():
-        with _gradebook(cls) as gradebook:
+    with ClassDirectory.at_work(directory) as cls:
+        for path in paths:
+            if not path.exists():
+                raise ClassError(f"{path}: no such file or folder")
+        with open_gradebook(read_config(cls)) as gradebook:
             students, due = _students(cls, gradebook), gradebook.deadlines().due
             filing = _Filing(cls, cls.masters(), Roster(sheets(cls, students), students), due, say)
         refused: dict[str, dict[str, str]] = {}
@@ -247,7 +242,7 @@ class _Filing:
 def _look_alikes(cls: ClassDirectory) -> list[list[str]]:
     """Students with hand-ins whose ids are made of the same letters: Ada_Lark, larkada_12345, ada-lark."""
     groups = defaultdict[str, list[str]](list)
-    for student in _folders(cls):
+    for student in cls.students():
         groups["".join(sorted(re.sub(r"\d", "", key(student))))].append(student)
     return [students for letters, students in groups.items() if len(students) > 1 and (len(letters) > 4 or not letters.isascii())]
 
@@ -255,16 +250,7 @@ def _look_alikes(cls: ClassDirectory) -> list[list[str]]:
 def _students(cls: ClassDirectory, gradebook: ClassGradebook) -> list[Student]:
     """Those of the gradebook, and those who only have a hand-in yet."""
     entered = {student.id: student for student in gradebook.students}
-    return [*entered.values(), *(Student(id=student) for student in _folders(cls) if student not in entered)]
-
-
-def _folders(cls: ClassDirectory) -> list[str]:
-    return sorted(path.name for path in (cls.root / "submitted").glob("*") if path.is_dir())
-
-
-def _gradebook(cls: ClassDirectory) -> ClassGradebook:
-    course = CourseDirectory(config=read_config(cls))
-    return ClassGradebook(course.db_url, course.course_id)
+    return [*entered.values(), *(Student(id=student) for student in cls.students() if student not in entered)]
 
 
 def _stranger(owner: Owner, nearest: str) -> str:

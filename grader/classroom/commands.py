@@ -31,7 +31,7 @@ from grader.classroom.changes import grade_anew, take_out
 from grader.classroom.collecting import Say
 from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full, read_config
 from grader.classroom.exports import Ungraded, write_grades
-from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, handed_in, late_penalties
+from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, handed_in, late_penalties, open_gradebook
 from grader.classroom.log import write_down
 from grader.classroom.pages import Class, Graded, feedback_page, report_page
 from grader.classroom.pool import Answer
@@ -101,15 +101,12 @@ def grade(
     ray: the address of the Ray cluster that judges ("": this machine's processes do). jobs: hand-ins judged side by side.
     regrade: a student, a notebook or an exercise whose results are made again.
     """
-    cls = ClassDirectory(directory)
-    cls.require_class()
-    with cls.translate_errors(), cls.exclusive_lock():
+    with ClassDirectory.at_work(directory) as cls:
         config = read_config(cls)
         assign(cls, config, say)
         if regrade and (what := grade_anew(cls, regrade)):
             say(what)
-        course = CourseDirectory(config=config)
-        with ClassGradebook(course.db_url, course.course_id) as gradebook:
+        with open_gradebook(config) as gradebook:
             grading = _Grading(cls, config, gradebook)
             exported = sheets(cls, gradebook.students)
             found, ungraded = _found(cls, gradebook)
@@ -149,11 +146,8 @@ def grade(
 
 def remove(directory: Path, student: str, say: Say = print) -> None:
     """Takes a student who has left out of the gradebook and the tables, and moves what there is of them aside. Raises ClassError."""
-    cls = ClassDirectory(directory)
-    cls.require_class()
-    with cls.translate_errors(), cls.exclusive_lock():
-        course = CourseDirectory(config=read_config(cls))
-        with ClassGradebook(course.db_url, course.course_id) as gradebook:
+    with ClassDirectory.at_work(directory) as cls:
+        with open_gradebook(read_config(cls)) as gradebook:
             place = take_out(cls, gradebook, student)
             found, ungraded = _found(cls, gradebook)
             ungraded += [(h.student, h.notebook, record.reason) for h in found if (record := cls.record(h)) and record.reason]
@@ -168,8 +162,7 @@ def report(directory: Path, say: Say = print) -> Path:
     """Writes report.html, about what has been graded. Raises ClassError."""
     cls = ClassDirectory(directory)
     cls.require_class()
-    course = CourseDirectory(config=read_config(cls))
-    with cls.translate_errors(), ClassGradebook(course.db_url, course.course_id) as gradebook:
+    with cls.translate_errors(), open_gradebook(read_config(cls)) as gradebook:
         marks = gradebook.marks()
         found, ungraded = _found(cls, gradebook)
         graded: dict[str, list[Graded]] = {}
@@ -290,8 +283,6 @@ def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn]
             digest = hashlib.sha256(data).hexdigest()
             found.append(HandIn(student, notebook, path, digest, result, hashlib.sha256(b"\0".join(parts)).hexdigest()))
     return found, ungraded
-
-
 
 
 def _progress(count: int, total: int, began: float) -> str:

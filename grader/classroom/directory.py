@@ -60,6 +60,10 @@ class ClassDirectory:
     def names(self) -> list[str]:
         return sorted(path.stem for path in (self.root / "source").glob("*/*.ipynb") if path.stem == path.parent.name)
 
+    def students(self) -> list[str]:
+        """Those who have a folder under submitted/."""
+        return sorted(path.name for path in (self.root / "submitted").glob("*") if path.is_dir())
+
     def source(self, notebook: str) -> Path:
         return self.root / "source" / notebook / f"{notebook}.ipynb"
 
@@ -114,6 +118,15 @@ class ClassDirectory:
             for draft in (*chain.from_iterable(folder.glob(".*.draft") for folder in kept), *self.own.rglob(".*.draft")):
                 draft.unlink(missing_ok=True)  # of a command that was killed
             yield
+
+    @classmethod
+    @contextlib.contextmanager
+    def at_work(cls, root: Path) -> Iterator[ClassDirectory]:
+        """A class that is there, held for one command. Raises ClassError, of what a machine may run into, too."""
+        found = cls(root)
+        found.require_class()
+        with found.translate_errors(), found.exclusive_lock():
+            yield found
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:

@@ -22,6 +22,7 @@ from nbgrader.api import (
     SubmittedAssignment,
     SubmittedNotebook,
 )
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, parse_utc
@@ -239,6 +240,12 @@ class ClassGradebook(Gradebook):
                 of[key].comments[names[cell]] = comment
         self.db.remove()
         return marks
+
+
+def open_gradebook(config: Config) -> ClassGradebook:
+    """The one that a class's nbgrader_config.py names."""
+    course = CourseDirectory(config=config)
+    return ClassGradebook(course.db_url, course.course_id)
 
 
 def handed_in(folder: Path) -> datetime | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from grader.classroom.atomic import write_atomically
 from grader.classroom.directory import ClassDirectory, ClassError
 from grader.course.source import ROOT
+from grader.course.translation import LOCALE
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -31,7 +32,7 @@ def export_gradescope(directory: Path, out: Path, *, notebook: str = "", allow_n
             "setup.sh": (TEMPLATES / "setup.sh").read_bytes(),
             "run_autograder": (run.rstrip() + " --no-jail\n" if allow_no_jail else run).encode(),
             "constraints.txt": (ROOT / "constraints.txt").read_bytes(),
-            **{str(path.relative_to(ROOT)): path.read_bytes() for path in sorted((ROOT / "grader").rglob("*.py"))},
+            **{str(path.relative_to(ROOT)): path.read_bytes() for path in sorted([*ROOT.glob("grader/**/*.py"), *LOCALE.rglob("*.*")])},
             **{f"notebooks/{master.name}.ipynb": cls.source(master.name).read_bytes() for master in masters},
         }
         data = io.BytesIO()
@@ -45,8 +46,8 @@ def export_gradescope(directory: Path, out: Path, *, notebook: str = "", allow_n
         out.chmod(0o600)
     print(f"{out} written; it holds the secret tests: keep it to yourself")
     for master in masters:
-        points = [sum(cell.points for cell in master.of_kind(kind)) for kind in ("check", "answer")]
-        print(f"{master.name}: {points[0]} autograder points" + (f", {points[1]} for written answers, by hand" if points[1] else ""))
+        written = f", {points} for written answers, by hand" if (points := master.points("answer")) else ""
+        print(f"{master.name}: {master.points('check')} autograder points{written}")
     if len(masters) > 1:
         print("it grades whichever of these is handed in; --notebook NAME makes one that takes that notebook alone")
     if allow_no_jail:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from grader.classroom.atomic import write_atomically
 from grader.course.source import ROOT, CourseError, read_course
 from grader.intake.match import NoExercise, Unreadable, read_python, read_submission
-from grader.judge.verdict import Result
+from grader.judge.verdict import Result, without_repeats
 from grader.sandbox.jail import JailError, layers
 
 NOTES = 6  # shown of a hand-in
@@ -95,13 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     new.set_defaults(command=lambda o: _class(lambda c: c.new(o.directory, read_course(ROOT / "solutions"))))
 
     collect = commands.add_parser("collect", help="file hand-ins: notebooks, folders and zips as a learning platform gives them")
-    collect.set_defaults(command=_collect)
+    collect.set_defaults(command=lambda o: _class(lambda c: c.collect(o.directory, o.paths), "collecting"))
 
     roster = commands.add_parser(
         "roster",
         help="who is in the class: what Canvas, Moodle, Gradescope or GitHub Classroom export, or a CSV with name, email, id",
     )
-    roster.set_defaults(command=_roster)
+    roster.set_defaults(command=lambda o: _class(lambda c: c.roster(o.directory, o.paths, o.notebook), "collecting"))
 
     grade = commands.add_parser("grade", help="grade what is new or changed; safe to stop and to run again")
     grade.set_defaults(
@@ -114,7 +115,11 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(command=lambda o: _class(lambda c: c.report(o.directory)))
 
     export = commands.add_parser("export", help="make what another platform grades with: an autograder for Gradescope")
-    export.set_defaults(command=_export)
+    export.set_defaults(
+        command=lambda o: _class(
+            lambda c: c.export_gradescope(o.directory, o.out, notebook=o.notebook, allow_no_jail=o.no_jail), "autograder_zip"
+        )
+    )
     export.add_argument("platform", choices=("gradescope",))
     export.add_argument("directory", type=Path, metavar="DIR")
     export.add_argument("out", type=Path, metavar="OUT.zip")
@@ -250,42 +255,16 @@ def _properties(found: Examination) -> str:
     return "\n".join(lines)
 
 
-def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
-    """Runs a command of a class; what could not be used makes the status 2."""
-    from grader.classroom import commands  # nbgrader takes a second to import, and `grader check` does not need it
+def _class(command: Callable[[ModuleType], Sequence[object] | object], module: str = "commands") -> int:
+    """Runs a command of a class, one of `module` in the classroom; what could not be used makes the status 2."""
+    classroom = importlib.import_module(f"grader.classroom.{module}")  # nbgrader takes a second, and `grader check` does not need it
+    from grader.classroom.directory import ClassError
 
     try:
-        refused = command(commands)
-    except commands.ClassError as e:
+        refused = command(classroom)
+    except ClassError as e:
         return _refuse(e)
     return 2 if isinstance(refused, list | tuple) and refused else 0
-
-
-def _export(options: argparse.Namespace) -> int:
-    from grader.classroom import autograder_zip
-
-    def export(_: ModuleType) -> None:
-        autograder_zip.export_gradescope(options.directory, options.out, notebook=options.notebook, allow_no_jail=options.no_jail)
-
-    return _class(export)
-
-
-def _collect(options: argparse.Namespace) -> int:
-    def command(_: ModuleType) -> Sequence[object]:
-        from grader.classroom.collecting import collect
-
-        return collect(options.directory, options.paths)
-
-    return _class(command)
-
-
-def _roster(options: argparse.Namespace) -> int:
-    def command(_: ModuleType) -> None:
-        from grader.classroom.collecting import roster
-
-        roster(options.directory, options.paths, options.notebook)
-
-    return _class(command)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -318,14 +297,11 @@ def table(result: Result, heading: str) -> str:
         if not own[0].passed and len({v.message for v in own}) == 1:  # not written yet, say: once is enough
             lines.append(_indented(f"\u2717 {own[0].message}", 4))
             continue
-        told: set[str] = set()  # a mistake that fails several checks is explained once
-        for verdict in own:
+        for verdict, told in zip(own, without_repeats(v.message for v in own), strict=True):
             mark = "\u2713" if verdict.passed else "\u2717"
             lines.append(f"    {mark} {verdict.title:{width}}  {verdict.points:>3g}/{verdict.max_points}")
             if not verdict.passed:
-                said, *about = verdict.message.split("\n")
-                lines += [_indented(said, 8), *(_indented(line, 8) for line in about if line not in told)]
-                told.update(about)
+                lines += [_indented(line, 8) for line in told.split("\n")]
     notes = list(dict.fromkeys(result.notes))
     lines += [f"  note: {note}" for note in notes[:NOTES]]
     return "\n".join(lines + ([f"  and {len(notes) - NOTES} more notes (--json has them all)"] if len(notes) > NOTES else []))

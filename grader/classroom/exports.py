@@ -167,7 +167,7 @@ def _words(text: str) -> str:
 
 def _canvas(notebook: Notebook, scores: Scores, sheet: Sheet, places: Sequence[int]) -> tuple[list[Row], str]:
     """The export's own rows of who has a score, up to their section, and the assignment's column."""
-    width, total = (sheet.column("section") or 0) + 1, _total(notebook)
+    width, total = (sheet.column("section") or 0) + 1, notebook.points()
     column, possible = notebook.title, [""] * width + [f"{total}"]
     if len(places) == 1:
         column = sheet.header[places[0]]
@@ -187,7 +187,7 @@ def _canvas(notebook: Notebook, scores: Scores, sheet: Sheet, places: Sequence[i
 def _logins(notebook: Notebook, scores: Scores, students: Mapping[str, Student]) -> tuple[list[Row], str]:
     """What Canvas can find people by without its export: their ids here, taken for its logins, or their names."""
     rows: list[Row] = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", notebook.title]]
-    rows.append(["    Points Possible", "", "", "", "", _total(notebook)])
+    rows.append(["    Points Possible", "", "", "", "", notebook.points()])
     for student, score in sorted(scores.items()):
         facts = students.get(student)
         rows.append([_name(facts) or student, (facts and facts.lms_user_id) or "", "", student, "", score])
@@ -202,7 +202,7 @@ def _worksheet(notebook: Notebook, scores: Scores, sheet: Sheet) -> tuple[list[R
     for person, row in _rows(sheet):
         rows.append([scores.get(person.student, "") if name == "grade" else row[place] for name, place in kept.items()])
     maximum = sheet.rows[0][kept["maximum grade"]] if "maximum grade" in kept else ""
-    return rows, f"{_counted(scores, sheet)} for the assignment's grading worksheet{_scale(maximum, _total(notebook))}"
+    return rows, f"{_counted(scores, sheet)} for the assignment's grading worksheet{_scale(maximum, notebook.points())}"
 
 
 def _addresses(notebook: Notebook, scores: Scores, students: Mapping[str, Student]) -> tuple[list[Row], str]:
@@ -254,10 +254,6 @@ def _scale(possible: str, total: int) -> str:
     except ValueError:
         return ""
     return "" if same else f"; it counts {possible} points there and {total} here: set {total} there before you import"
-
-
-def _total(notebook: Notebook) -> int:
-    return sum(cell.points for cell in notebook.of_kind("check", "answer"))
 
 
 def _final(notebook: Notebook, graded: AllMarks) -> dict[str, float]:

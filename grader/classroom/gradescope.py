@@ -23,7 +23,7 @@ from grader.course.source import CourseError, Notebook
 from grader.feedback.table import fingerprints, keep_in
 from grader.intake.match import Submission, Unreadable, read_submission
 from grader.judge.judge import Judge
-from grader.judge.verdict import Result
+from grader.judge.verdict import Result, without_repeats
 from grader.sandbox.jail import JailError, layers
 
 NO_JAIL = (
@@ -94,9 +94,8 @@ def gradescope_results(result: Result) -> dict[str, Any]:
     tests: list[dict[str, Any]] = []
     checks = [verdict for verdict in result.checks if verdict.points is not None]
     for number, exercise in enumerate(dict.fromkeys(verdict.exercise for verdict in checks), 1):
-        told: set[str] = set()  # a mistake that fails several checks is explained once
-        for place, verdict in enumerate([verdict for verdict in checks if verdict.exercise == exercise], 1):
-            said, *about = verdict.message.split("\n")
+        own = [verdict for verdict in checks if verdict.exercise == exercise]
+        for place, (verdict, told) in enumerate(zip(own, without_repeats(v.message for v in own), strict=True), 1):
             tests.append(
                 {
                     "number": f"{number}.{place}",
@@ -104,12 +103,11 @@ def gradescope_results(result: Result) -> dict[str, Any]:
                     "score": verdict.points,
                     "max_score": verdict.max_points,
                     "status": "passed" if verdict.passed else "failed",
-                    "output": "\n".join([said, *(line for line in about if line not in told)]),
+                    "output": told,
                     "output_format": "text",
                     "visibility": "visible",
                 }
             )
-            told.update(about)
     waiting = [f"{verdict.title} ({verdict.max_points} points)" for verdict in result.checks if verdict.points is None]
     lines = [f"{result.points:g} of {result.max_points} points of {result.notebook}."]
     lines += [f"Written answers wait for a person: {', '.join(waiting)}."] if waiting else []

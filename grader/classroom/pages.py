@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +22,7 @@ from grader.classroom.similarity import alike
 from grader.course.metadata import identity
 from grader.course.source import Exercise, Notebook
 from grader.intake.static_analysis import hidden_code
-from grader.judge.verdict import Result, Verdict
+from grader.judge.verdict import Result, Verdict, without_repeats
 from grader.mistakes import versions
 
 
@@ -83,12 +83,8 @@ def told_once(failures: Sequence[str]) -> list[str]:
 
     failures: why each check failed, first what it saw and then what that looks like; "" where it passed.
     """
-    told, said = list[str](), set[str]()
-    for failed, group in groupby(failures):
-        first, *more = failed.split("\n")
-        told += [""] * (len(list(group)) - 1) + ["\n".join([first, *(line for line in more if line not in said)])]
-        said.update(more)
-    return told
+    alone = [failed if failed != following else "" for failed, following in pairwise([*failures, None])]
+    return without_repeats(alone)
 
 
 @dataclass(frozen=True)
@@ -134,7 +130,7 @@ def report_page(cls: Class) -> str:
 def _of_notebook(notebook: Notebook, cls: Class) -> dict[str, Any]:
     graded = cls.graded[notebook.name]
     scores = [hand_in.score for hand_in in graded]
-    maximum = _maximum(notebook)
+    maximum = notebook.points()
     bins = Counter(min(max(round(score), 0), maximum) for score in scores)
     return {
         "title": notebook.title,
@@ -151,10 +147,6 @@ def _of_notebook(notebook: Notebook, cls: Class) -> dict[str, Any]:
 
 def _hidden(code: Sequence[str]) -> list[str]:
     return sorted({name for cell in code for name in hidden_code(cell)})
-
-
-def _maximum(notebook: Notebook) -> int:
-    return sum(cell.points for cell in notebook.of_kind("check", "answer"))
 
 
 def _of_exercise(notebook: Notebook, exercise: Exercise, graded: Sequence[Graded]) -> dict[str, Any]:

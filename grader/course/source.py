@@ -96,6 +96,10 @@ class Notebook:
     def of_kind(self, *kinds: str) -> list[Cell]:
         return [cell for cell in self.cells if cell.kind in kinds]
 
+    def points(self, *kinds: str) -> int:
+        """Of its cells of these kinds, or of all that have any: checks and written answers."""
+        return sum(cell.points for cell in self.of_kind(*kinds or KINDS))
+
     @property
     def graded(self) -> bool:
         """Whether there is anything to hand in. A notebook without checks is built and read, and belongs to no class."""

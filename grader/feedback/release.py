@@ -100,10 +100,9 @@ def feedback_text(notebook: Notebook, following: str = "") -> str:
         "shapes": shapes(notebook.english or notebook),
         "mistakes": {v.name: [say(v.summary), say(v.hint)] for v in versions(notebook.name) if v.name in told},
     }
-    written = sum(c.points for c in notebook.of_kind("answer"))
     lines = [
         "feedback = Feedback(",
-        f"  notebook={notebook.name!r}, following={following!r}, written={written}, text=text,",
+        f"  notebook={notebook.name!r}, following={following!r}, written={notebook.points('answer')}, text=text,",
         *(f"  {name}={json.dumps(table, ensure_ascii=False)}," for name, table in tables.items()),
         "  fingerprints=[",
         *(f"  {json.dumps(row, ensure_ascii=False, separators=(',', ':'))}," for row in prints),

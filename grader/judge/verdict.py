@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,6 +20,16 @@ class Verdict:
     passed: bool
     message: str = ""
     mistake: str | None = None
+
+
+def without_repeats(messages: Iterable[str]) -> list[str]:
+    """The messages of an exercise's checks, less what an earlier one tells behind its first line: what the mistake looks like."""
+    told, said = list[str](), set[str]()
+    for message in messages:
+        first, *more = message.split("\n")
+        told.append("\n".join([first, *(line for line in more if line not in said)]))
+        said.update(more)
+    return told
 
 
 @dataclass(frozen=True)

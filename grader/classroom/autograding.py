@@ -39,7 +39,7 @@ def autograde(path: Path, source: Path, results: Path, *, allow_no_jail: bool = 
     source: the class's own notebook. results: the folder of results. Raises Unreadable, CourseError, JailError and OSError.
     """
     data, master = path.read_bytes(), read_master(source)
-    file = results / f"{_result_id(data, master)}.json"
+    file = results / f"{result_id(data, master)}.json"
     kept = load_result(file)
     keep_tables(results.parent)
     result, nb = autograde_bytes(data, path.name, master.data, source, kept, allow_no_jail=allow_no_jail)
@@ -58,7 +58,7 @@ def autograde_bytes(
     master = _master(source, where)
     submission = read_submission(data, filename, [master.notebook])
     result = kept or _warm_judge(allow_no_jail).judge(submission)
-    return result, _autograded(master.key, submission, result, _result_id(data, master))
+    return result, _autograded(master.key, submission, result, result_id(data, master))
 
 
 def keep_tables(own: Path) -> None:
@@ -128,12 +128,8 @@ def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
     return Notebook(name, tuple(cells))
 
 
-def result_id(data: bytes, source: Path) -> str:
+def result_id(data: bytes, master: Master) -> str:
     """Names the result of a hand-in: another hand-in, another test or another grader gives another name."""
-    return _result_id(data, read_master(source))
-
-
-def _result_id(data: bytes, master: Master) -> str:
     return hashlib.sha256(master.digest + version() + data).hexdigest()
 
 

@@ -55,10 +55,11 @@ def judged(
                 item = waiting.popleft()
                 _, path, source, results = item
                 data = path.read_bytes()
-                file = results / f"{result_id(data, source)}.json"
+                master = read_master(source)
+                file = results / f"{result_id(data, master)}.json"
                 kept = load_result(file)
                 if source not in sources:
-                    sources[source] = ray.put(read_master(source).data)
+                    sources[source] = ray.put(master.data)
                 task = judge.remote(version(), data, path.name, sources[source], source, kept, allow_no_jail)
                 running[task] = item, file, kept
             for task in ray.wait(list(running), timeout=PATIENCE)[0]:

@@ -273,7 +273,7 @@ def _found(cls: ClassDirectory, gradebook: ClassGradebook) -> tuple[list[HandIn]
         else:
             try:
                 data = path.read_bytes()
-                result = result_id(data, cls.source(notebook))
+                result = result_id(data, read_master(cls.source(notebook)))
             except OSError as e:
                 ungraded.append((student, notebook, f"{path.name} cannot be read: {e.strerror}"))
                 continue

@@ -24,6 +24,7 @@ MARKS = re.compile(r"`[^`]*`|\${1,2}[^$]+\${1,2}|</?\w[^>]*>|\]\([^)]*\)|https?:
 KEPT = re.compile(r"`[^`\n]+`|\$[^$]+\$|\]\([^)]*\)|https?://[^\s)]+|data-checks=\"[^\"]*\"")
 QUOTED = r"""(?:'[^']*'|"[^"]*")"""
 STRING = re.compile(rf"(?:(?<=^{{)|(?<=else )){QUOTED}|{QUOTED}(?= (?:if|\*) |\.join\()")  # in a field, and words: no key
+FIELD = re.compile(r"\{\{|\}\}|(?P<field>\{(?:[^{}'\"]|" + QUOTED + r"|\{(?:[^{}]|\{[^{}]*\})*\})*\})")  # braces in braces, twice at most
 WORD = re.compile(r"[^\W\d_]{2,}")
 LITERAL = re.compile(r"""(?P<prefix>[rRfFuU]*)(?P<quote>\"{3}|'{3}|"|')(?P<body>(?:\\.|(?!(?P=quote)).)*)(?P=quote)""", re.DOTALL)
 SHOWN = {"print", "text", "annotate", "label", "title", "suptitle", "description", "placeholder", "tooltip"}
@@ -157,10 +158,8 @@ def _is_shown(node: ast.AST, field: str, shown: bool) -> bool:
             return name in SHOWN or (shown and name[:1].isupper())  # an error that is raised
         case ast.keyword(arg=name):
             return name in SHOWN
-        case ast.Assert():
-            return field == "msg"
-        case ast.Raise():
-            return field == "exc"
+        case ast.Assert() | ast.Raise():
+            return field in ("msg", "exc")
         case ast.BinOp() | ast.Tuple() | ast.List():
             return shown
         case ast.IfExp():
@@ -180,7 +179,7 @@ def _words(literal: str) -> tuple[str, bool, str, bool]:
     words = ""
     for part in parts:
         body, own = part["body"], "f" in part["prefix"].lower()
-        places = list(_fields(body)) if own else []
+        places = _fields(body) if own else []
         for (_, a), (b, c) in zip([(0, 0), *places], [*places, (len(body), len(body))], strict=True):
             plain = body[a:b] if "r" in part["prefix"].lower() else _evaluated(body[a:b])
             words += plain if own or not formatted else plain.replace("{", "{{").replace("}", "}}")
@@ -206,27 +205,9 @@ def _written(words: str, formatted: bool, quote: str, raw: bool) -> str:
     return ("f" if formatted else "") + ("r" if raw else "") + quote + text + quote
 
 
-def _fields(body: str) -> Iterator[tuple[int, int]]:
+def _fields(body: str) -> list[tuple[int, int]]:
     """Where the fields of an f-string stand; doubled braces are none."""
-    i = 0
-    while i < len(body):
-        if body[i : i + 2] in ("{{", "}}"):
-            i += 2
-        elif body[i] == "{":
-            start, depth, quoted = i, 0, ""
-            for i in range(start, len(body)):
-                if quoted:
-                    quoted = "" if body[i] == quoted else quoted
-                elif body[i] in "\"'":
-                    quoted = body[i]
-                else:
-                    depth += (body[i] in "{[(") - (body[i] in "}])")
-                if not depth:
-                    break
-            yield start, i + 1
-            i += 1
-        else:
-            i += 1
+    return [found.span() for found in FIELD.finditer(body) if found["field"]]
 
 
 def _line_starts(source: str) -> list[int]:

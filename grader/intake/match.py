@@ -6,7 +6,7 @@ learner's; tests and given code are always the course's. What a learner added ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -45,7 +45,7 @@ class Submission:
 
 def read_submission(data: bytes, filename: str, course: Sequence[Notebook]) -> Submission:
     """The submission in the bytes of a notebook file. Raises Unreadable."""
-    raw = read_file(data, filename)
+    raw = _read(read_file, data, filename)
     notebook = _answered(raw, filename, course)
     notes = list(raw.notes)
     others = [nb.name for nb in course if nb.name in filename]
@@ -60,7 +60,7 @@ def read_python(data: bytes, filename: str, course: Sequence[Notebook]) -> list[
     Where the file is named like one of these notebooks, to that one alone. Written answers are no part of them. NoExercise
     is raised where there is none.
     """
-    raw = read_python_file(data, filename)
+    raw = _read(read_python_file, data, filename)
     functions = {name for cell in raw.cells if cell.code for name in defines(cell.source)}
     answered = [nb for nb in course if functions & {cell.name for cell in nb.of_kind("solution")}]
     if not answered:
@@ -71,6 +71,13 @@ def read_python(data: bytes, filename: str, course: Sequence[Notebook]) -> list[
     named = [nb for nb in answered if nb.name in filename]
     programs = [replace(nb, cells=tuple(cell for cell in nb.cells if cell.kind != "answer")) for nb in named or answered]
     return [_Reading(nb, raw, list(raw.notes)).submission() for nb in programs]
+
+
+def _read(reader: Callable[[bytes], RawNotebook], data: bytes, filename: str) -> RawNotebook:
+    try:
+        return reader(data)
+    except Unreadable as e:
+        raise Unreadable(f"{filename}: {e}") from None
 
 
 def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> Notebook:

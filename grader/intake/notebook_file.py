@@ -58,15 +58,8 @@ class RawNotebook:
     script: bool = False
 
 
-def read_file(data: bytes, filename: str) -> RawNotebook:
-    """The cells in the bytes of a notebook file, and notes of what was mended. Raises Unreadable."""
-    try:
-        return _read(data)
-    except Unreadable as e:
-        raise Unreadable(f"{filename}: {e}") from None
-
-
-def _read(data: bytes) -> RawNotebook:
+def read_file(data: bytes) -> RawNotebook:
+    """The cells in the bytes of a notebook file, and notes of what was mended. Raises Unreadable, without the file's name."""
     if len(data) > MAX_BYTES:
         raise Unreadable(f"the file is larger than {MAX_BYTES // 10**6} MB; {CLEAR}")
     start = data[:100].lstrip(b"\xef\xbb\xbf \t\r\n").lower()

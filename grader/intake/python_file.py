@@ -16,15 +16,8 @@ from grader.intake.static_analysis import defines, main_guards, mended, parsed, 
 MARK = re.compile(r"# ?(?:%%|In ?\[[\d ]*\]:)(.*)")
 
 
-def read_python_file(data: bytes, filename: str) -> RawNotebook:
-    """The cells in the bytes of a Python file, each numbered by its first line, and notes. Raises Unreadable."""
-    try:
-        return _read(data)
-    except Unreadable as e:
-        raise Unreadable(f"{filename}: {e}") from None
-
-
-def _read(data: bytes) -> RawNotebook:
+def read_python_file(data: bytes) -> RawNotebook:
+    """The cells in the bytes of a Python file, each numbered by its first line, and notes. Raises Unreadable, without the file's name."""
     if not data.strip():
         raise Unreadable("the file is empty; save it in your editor, and check again")
     if len(data) > MAX_CODE:

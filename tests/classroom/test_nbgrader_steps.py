@@ -16,7 +16,7 @@ from nbgrader.preprocessors import ClearHiddenTests
 from nbgrader.server_extensions.formgrader import handlers
 from traitlets.config import Config
 
-from grader.classroom.autograding import from_key, result_id
+from grader.classroom.autograding import from_key, read_master, result_id
 from grader.classroom.commands import grade, new
 from grader.classroom.nbgrader_steps import Enter, Judge, configure
 from grader.course.source import CourseError
@@ -189,10 +189,10 @@ def test_a_check_of_the_instructors_own_is_judged_with_the_exercise_above(course
 def test_a_result_belongs_to_one_hand_in_and_one_set_of_tests(tmp_path):
     source = tmp_path / "source.ipynb"
     source.write_text(nbformat.writes(nbformat.v4.new_notebook()))
-    first = result_id(b"hand-in", source)
-    assert first == result_id(b"hand-in", source) != result_id(b"other", source)
+    first = result_id(b"hand-in", read_master(source))
+    assert first == result_id(b"hand-in", read_master(source)) != result_id(b"other", read_master(source))
     source.write_text(nbformat.writes(nbformat.v4.new_notebook(metadata={"another": 1})))
-    assert first != result_id(b"hand-in", source)
+    assert first != result_id(b"hand-in", read_master(source))
 
 
 def test_what_a_learner_wrote_does_nothing_in_the_browser_of_a_grader():

@@ -30,7 +30,7 @@ from grader.classroom.autograding import keep_tables, load_result, read_master, 
 from grader.classroom.changes import grade_anew, take_out
 from grader.classroom.collecting import Say
 from grader.classroom.directory import ClassDirectory, ClassError, HandIn, Record, is_full, read_config
-from grader.classroom.exports import Ungraded, write_grades
+from grader.classroom.exports import Ungraded, last_first, write_grades
 from grader.classroom.gradebook import AllMarks, ClassGradebook, Marks, NotEnteredError, handed_in, late_penalties, open_gradebook
 from grader.classroom.log import write_down
 from grader.classroom.pages import Class, Graded, feedback_page, report_page
@@ -176,7 +176,7 @@ def report(directory: Path, say: Say = print) -> Path:
                 ungraded.append((hand_in.student, hand_in.notebook, record.reason if record and record.reason else "not graded yet"))
         given = {name: own_code(cls.root / "release" / name / f"{name}.ipynb") for name in graded}
         key = {name: own_code(cls.source(name)) for name in graded}
-        names = {person.id: ", ".join(filter(None, (person.last_name, person.first_name))) for person in gradebook.students}
+        names = {person.id: last_first(person) for person in gradebook.students}
         path = directory / "report.html"
         write_atomically(path, report_page(Class(directory.resolve().name, cls.masters(), names, graded, ungraded, given, key)))
         say(f"report written to {path}")

@@ -100,7 +100,7 @@ def _grades(
     points = {notebook.name: {c.name: c.points for c in notebook.of_kind("check", "answer")} for notebook in notebooks}
     for student, notebook in sorted(wanted):
         marks = graded.get((student, notebook))
-        row: Row = [student, _name(students.get(student)), notebook]
+        row: Row = [student, last_first(students.get(student)), notebook]
         if marks:
             given = {cell: score for cell, score in marks.scores.items() if score is not None}
             waiting = [cell for cell in points[notebook] if cell not in given]
@@ -190,7 +190,7 @@ def _logins(notebook: Notebook, scores: Scores, students: Mapping[str, Student])
     rows.append(["    Points Possible", "", "", "", "", notebook.points()])
     for student, score in sorted(scores.items()):
         facts = students.get(student)
-        rows.append([_name(facts) or student, (facts and facts.lms_user_id) or "", "", student, "", score])
+        rows.append([last_first(facts) or student, (facts and facts.lms_user_id) or "", "", student, "", score])
     return rows, f"the scores of {len(scores)}; Canvas finds people by their ids here only where they are its logins: see 'grader roster'"
 
 
@@ -262,8 +262,9 @@ def _final(notebook: Notebook, graded: AllMarks) -> dict[str, float]:
     return {student: marks.score for student, marks in own.items() if None not in marks.scores.values()}
 
 
-def _name(facts: Student | None) -> str:
-    return ", ".join(part for part in (facts.last_name, facts.first_name) if part) if facts else ""
+def last_first(facts: Student | None) -> str:
+    """The name in the order of a list ("" for nobody)."""
+    return ", ".join(filter(None, (facts.last_name, facts.first_name))) if facts else ""
 
 
 def _csv(rows: Iterable[Row], *, mark: bool = True) -> bytes:

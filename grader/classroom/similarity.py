@@ -24,8 +24,6 @@ LENGTH = 6  # words in a piece
 RARE = 50  # hand-ins that may share a piece for it to bring each two of them together; of more, each and the next
 ALIKE = 0.8  # of the weight of all pieces of both
 OWN = 40  # pieces that code must have of its own to be compared: shorter answers are alike by themselves
-
-
 KEY = ""  # the answer key, where hand-ins have the names of students
 
 

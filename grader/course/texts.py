@@ -28,8 +28,8 @@ FIELD = re.compile(r"\{\{|\}\}|(?P<field>\{(?:[^{}'\"]|" + QUOTED + r"|\{(?:[^{}
 WORD = re.compile(r"[^\W\d_]{2,}")
 LITERAL = re.compile(r"""(?P<prefix>[rRfFuU]*)(?P<quote>\"{3}|'{3}|"|')(?P<body>(?:\\.|(?!(?P=quote)).)*)(?P=quote)""", re.DOTALL)
 SHOWN = {"print", "text", "annotate", "label", "title", "suptitle", "description", "placeholder", "tooltip"}
-DATA = re.compile(r"</?(?:think|answer)>|{%|\\s")  # the tags of the tiny language, a chat template, a pattern
 SHOWN |= {f"{how}{what}" for how in ("", "set_") for what in ("title", "xlabel", "ylabel", "label")}
+DATA = re.compile(r"</?(?:think|answer)>|{%|\\s")  # the tags of the tiny language, a chat template, a pattern
 
 
 @dataclass(frozen=True)

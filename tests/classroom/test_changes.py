@@ -18,15 +18,10 @@ from grader.classroom.commands import ClassError, grade, new, remove, report
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.gradebook import ClassGradebook
 from grader.classroom.log import COLUMNS
-from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
+from tests.classroom.toy import hand_in_bytes, judge_here, put
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 HAND_INS = {("anna", "01_double"), ("anna", "02_square"), ("bo [2]", "01_double"), ("cleo", "02_square")}
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from grader.classroom.collecting import collect, roster
 from grader.classroom.commands import ClassError, grade, new
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.roster import read_sheet, resolved, sheets
-from tests.classroom.toy import hand_in_bytes, judge_here, toy_course
+from tests.classroom.toy import hand_in_bytes, judge_here
 
 NAMES = ["01_double", "02_square"]
 PEOPLE = [("Ada", "Lark"), ("Jörg", "Müller"), ("Anna", "van der Meer"), ("小明", "王")]
@@ -121,11 +121,6 @@ def test_a_worksheet_is_of_the_notebook_that_is_named(tmp_path, asked, name):
 
 
 # A class
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 @pytest.fixture(scope="module")

@@ -17,16 +17,11 @@ from grader.classroom.collecting import collect
 from grader.classroom.commands import ClassError, grade, new, report
 from grader.feedback import table
 from grader.feedback.table import fingerprints
-from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
+from tests.classroom.toy import hand_in_bytes, judge_here, put
 from tests.conftest import COURSE, EVERY_NOTEBOOK
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 STUDENTS = {"anna": {}, "王小明": {"double": PLUS_ONE}, "=HYPERLINK(1)": {"double": "def double(x):\n    return x.tolist()"}}
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 @pytest.fixture(scope="module")

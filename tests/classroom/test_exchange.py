@@ -12,14 +12,9 @@ from nbgrader.exchange import ExchangeFactory
 from traitlets.config import Config, PyFileConfigLoader
 
 from grader.classroom.commands import grade, new
-from tests.classroom.toy import hand_in_bytes, judge_here, toy_course
+from tests.classroom.toy import hand_in_bytes, judge_here
 
 NAME = "01_double"
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 class Hub:

@@ -19,7 +19,7 @@ from grader.classroom import pool
 from grader.classroom.atomic import write_atomically
 from grader.classroom.commands import ClassError, grade, new
 from grader.classroom.pool import TRIES, judged
-from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
+from tests.classroom.toy import hand_in_bytes, judge_here, put
 
 GRADE = """import sys
 from pathlib import Path
@@ -31,11 +31,6 @@ if __name__ == "__main__":
         print("ClassError:", e)
 """
 CLASS = 5
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from grader.classroom.exports import write_grades
 from grader.classroom.gradebook import ClassGradebook, Marks
 from grader.classroom.roster import sheets
 from tests.classroom.importers import CanvasCourse, CanvasStudent, MoodleAssignment
-from tests.classroom.toy import toy_course
 
 NAMES = [  # last name, first name
     ("Lark", "Ada"),
@@ -36,11 +35,6 @@ NAMES = [  # last name, first name
 ]
 STATES = ("final", "late", "nought", "waits", "refused", "nothing")
 EXPORTED, IMPORTED = datetime(2026, 11, 20, 10, 12), datetime(2026, 12, 1, 9, 0)
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 @pytest.fixture(scope="module")

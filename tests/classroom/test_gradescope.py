@@ -20,18 +20,13 @@ from grader.feedback import table
 from grader.judge.judge import Judge
 from grader.judge.verdict import Result, Verdict
 from grader.sandbox.jail import Layers
-from tests.classroom.toy import hand_in_bytes, toy_course
+from tests.classroom.toy import hand_in_bytes
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 BY_HEART = "def double(x):\n    return torch.tensor([2.0, 4.0]) if x.shape == (2,) else x"
 TEXTS = {"name": str, "number": str, "output": str, "output_format": str, "status": str, "visibility": str}
 TEST = TEXTS | {"score": (int, float), "max_score": (int, float)}
 WHOLE = {"score": (int, float), "execution_time": int, "output": str, "output_format": str, "visibility": str, "stdout_visibility": str}
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 @pytest.fixture(scope="module")

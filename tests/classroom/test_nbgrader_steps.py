@@ -21,15 +21,10 @@ from grader.classroom.commands import grade, new
 from grader.classroom.nbgrader_steps import Enter, Judge, configure
 from grader.course.source import CourseError
 from grader.feedback.release import answer_key
-from tests.classroom.toy import hand_in_bytes, put, toy_course
+from tests.classroom.toy import hand_in_bytes, put
 from tests.conftest import COURSE
 
 PLUS_ONE = "def double(x):\n    return x + 1"
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return toy_course(tmp_path_factory.mktemp("course"))
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
@@ -54,8 +55,6 @@ class Sheet:
     path: Path
     platform: str
     notebook: str
-    encoding: str
-    delimiter: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     people: tuple[Person | None, ...]
@@ -106,7 +105,7 @@ def read_sheet(path: Path, names: Sequence[str] = (), notebook: str = "") -> She
     names: the class's notebooks. notebook: the one that a grading worksheet of Moodle is of; without, its file name tells.
     """
     try:
-        text, encoding = _decoded(path.read_bytes())
+        text = _decoded(path.read_bytes())
     except OSError as e:
         raise ClassError(f"{path}: {e.strerror}") from None
     if "\0" in text:
@@ -130,7 +129,7 @@ def read_sheet(path: Path, names: Sequence[str] = (), notebook: str = "") -> She
         raise ClassError(f"{path}: this is a grading worksheet in a language not known here; set Moodle to English and download it again")
     if not any(people):
         raise ClassError(f"{path}: no row of it is a student; export it again when people are enrolled")
-    sheet = Sheet(path, shape.platform, "", encoding, delimiter, header, tuple(rows), people)
+    sheet = Sheet(path, shape.platform, "", header, tuple(rows), people)
     return replace(sheet, notebook=_notebook(path, names, notebook)) if sheet.worksheet else sheet
 
 
@@ -183,17 +182,11 @@ def _plain(title: str) -> str:
     return " ".join(title.casefold().split())
 
 
-def _decoded(data: bytes) -> tuple[str, str]:
-    """A file's text and its encoding: UTF-8, UTF-16, GB 18030, or Windows's for Western Europe."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        candidates = ["utf-16"]
-    elif data.startswith(b"\xef\xbb\xbf"):
-        candidates = ["utf-8-sig"]
-    else:  # a Chinese character is two bytes, a letter with an accent one
-        candidates = ["utf-8", *(["gb18030"] if all(len(run) % 2 == 0 for run in HIGH.findall(data)) else [])]
-    for encoding in candidates:
-        try:
-            return data.decode(encoding), encoding
-        except UnicodeDecodeError:
-            continue
-    return data.decode("cp1252", "replace"), "cp1252"
+def _decoded(data: bytes) -> str:
+    """A file's text: UTF-8, UTF-16, GB 18030, or Windows's for Western Europe."""
+    pairs = all(len(run) % 2 == 0 for run in HIGH.findall(data))  # a Chinese character is two bytes, a letter with an accent one
+    unicode = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    for encoding in (unicode, *(["gb18030"] if pairs else [])):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode(encoding)
+    return data.decode("cp1252", "replace")

@@ -101,11 +101,6 @@ def _pieces(cells: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _words(statement: ast.stmt) -> Iterator[str]:
-    unread = _unread(statement)
-    return _read(statement, _numbered(statement, unread), unread)
-
-
 def _unread(statement: ast.stmt) -> set[ast.AST]:
     """The assignments to names that no other statement needs: not by itself, and not for what it assigns in turn."""
     by_name: dict[str, list[ast.Assign]] = defaultdict(list)
@@ -147,19 +142,19 @@ def _numbered(statement: ast.stmt, without: Set[ast.AST]) -> dict[str, str]:
     return local
 
 
-def _read(node: ast.AST, local: Mapping[str, str], without: Set[ast.AST]) -> Iterator[str]:
-    """The nodes of a syntax tree in the order of the text, a word or two each."""
-    if node in without:
-        return
-    match node:
-        case ast.Expr(value=ast.Constant(value=str())) | ast.Load() | ast.Store():  # a docstring, or no word
-            return
-        case ast.Name(id=name) | ast.arg(arg=name):
-            yield local.get(name, name)
-        case _:
-            yield type(node).__name__
-            for part in ("name", "attr", "value", "arg", "module"):
-                if isinstance(value := getattr(node, part, None), str | int | float):
-                    yield repr(value)
-            for child in ast.iter_child_nodes(node):
-                yield from _read(child, local, without)
+def _words(statement: ast.stmt) -> Iterator[str]:
+    """The nodes of a statement's syntax tree in the order of the text, a word or two each."""
+    unread = _unread(statement)
+    local, todo = _numbered(statement, unread), list[ast.AST]([statement])
+    while todo:
+        match node := todo.pop():
+            case ast.Expr(value=ast.Constant(value=str())) | ast.Load() | ast.Store():  # a docstring, or no word
+                continue
+            case ast.Name(id=name) | ast.arg(arg=name):
+                yield local.get(name, name)
+            case _ if node not in unread:
+                yield type(node).__name__
+                for part in ("name", "attr", "value", "arg", "module"):
+                    if isinstance(value := getattr(node, part, None), str | int | float):
+                        yield repr(value)
+                todo += reversed([*ast.iter_child_nodes(node)])

@@ -18,7 +18,7 @@ from grader.classroom.commands import ClassError, grade, new, remove, report
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.gradebook import ClassGradebook
 from grader.classroom.log import COLUMNS
-from tests.classroom.toy import hand_in_bytes, judge_here, put
+from tests.classroom.toy import hand_in_bytes, judge_here, put, rows
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 HAND_INS = {("anna", "01_double"), ("anna", "02_square"), ("bo [2]", "01_double"), ("cleo", "02_square")}
@@ -52,11 +52,6 @@ def directory(graded_once, tmp_path):
 def quietly(directory, **options):
     said = []
     return grade(directory, jobs=1, say=said.append, **options), said
-
-
-def rows(directory):
-    with (directory / "grades.csv").open(encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def log(directory):

@@ -17,7 +17,7 @@ from grader.classroom.collecting import collect
 from grader.classroom.commands import ClassError, grade, new, report
 from grader.feedback import table
 from grader.feedback.table import fingerprints
-from tests.classroom.toy import hand_in_bytes, judge_here, put
+from tests.classroom.toy import hand_in_bytes, judge_here, put, rows
 from tests.conftest import COURSE, EVERY_NOTEBOOK
 
 PLUS_ONE = "def double(x):\n    return x + 1"
@@ -43,11 +43,6 @@ def graded_once(course, tmp_path_factory):
 def directory(graded_once, tmp_path):
     """A copy of it that a test may change."""
     return shutil.copytree(graded_once[0], tmp_path / "autumn")
-
-
-def rows(directory, name="grades.csv"):
-    with (directory / name).open(encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def row(directory, student, notebook="01_double"):

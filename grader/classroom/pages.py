@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -83,7 +83,7 @@ def told_once(failures: Sequence[str]) -> list[str]:
 
     failures: why each check failed, first what it saw and then what that looks like; "" where it passed.
     """
-    alone = [failed if failed != following else "" for failed, following in pairwise([*failures, None])]
+    alone = [failed if failed != following else "" for failed, following in zip_longest(failures, failures[1:])]
     return without_repeats(alone)
 
 
@@ -141,12 +141,8 @@ def _of_notebook(notebook: Notebook, cls: Class) -> dict[str, Any]:
         "histogram": [(points, bins[points], bins[points] / max(bins.values())) for points in range(maximum + 1)],
         "exercises": [_of_exercise(notebook, exercise, graded) for exercise in notebook.exercises if exercise.checks],
         "alike": alike({h.student: h.code for h in graded}, cls.given[notebook.name], cls.key[notebook.name]),
-        "hidden": [(h.student, ", ".join(found)) for h in graded if (found := _hidden(h.code))],
+        "hidden": [(h.student, ", ".join(sorted(found))) for h in graded if (found := {n for cell in h.code for n in hidden_code(cell)})],
     }
-
-
-def _hidden(code: Sequence[str]) -> list[str]:
-    return sorted({name for cell in code for name in hidden_code(cell)})
 
 
 def _of_exercise(notebook: Notebook, exercise: Exercise, graded: Sequence[Graded]) -> dict[str, Any]:

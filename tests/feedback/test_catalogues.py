@@ -14,7 +14,6 @@ TEMPLATES = templates(EVERY_NOTEBOOK)
 CATALOGUES = [f"{language}/{name}" for language in languages() for name in TEMPLATES]
 IN_WORK = {  # those that are not complete yet; one that is must be taken out, and from then on fails when an English text changes
     "zh_CN/01_advantage",
-    "zh_CN/01_advantage.mistakes",
     "zh_CN/02_grpo_loss.mistakes",
     "zh_CN/03_kl",
     "zh_CN/03_kl.mistakes",

@@ -13,8 +13,6 @@ from tests.conftest import EVERY_NOTEBOOK
 TEMPLATES = templates(EVERY_NOTEBOOK)
 CATALOGUES = [f"{language}/{name}" for language in languages() for name in TEMPLATES]
 IN_WORK = {  # those that are not complete yet; one that is must be taken out, and from then on fails when an English text changes
-    "zh_CN/01_advantage.mistakes",
-    "zh_CN/05_language_model",
 }
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from docutils import nodes
@@ -48,7 +49,7 @@ function splitQuery(query) {
 
     def split(self, input: str) -> list[str]:
         runs = re.findall(r"[\u4e00-\u9fff]+|[^\W\u4e00-\u9fff]+", input)
-        return [part for run in runs for part in (map("".join, zip(run, run[1:], strict=False)) if "\u4e00" <= run[0] <= "\u9fff" else [run])]
+        return [part for run in runs for part in (map("".join, pairwise(run)) if "\u4e00" <= run[0] <= "\u9fff" else [run])]
 
     def word_filter(self, word: str) -> bool:
         return len(word) > 1
@@ -73,4 +74,5 @@ def unfold(self, node):
 def setup(app):
     app.add_search_language(Chinese)
     app.connect("doctree-read", described)
-    app.connect("builder-inited", lambda app: app.add_node(HideCodeCellNode, override=True, html=(fold, unfold)))  # its own has one name for all
+    # instead of MyST-NB's own, which has one name for all cells and says it in English
+    app.connect("builder-inited", lambda app: app.add_node(HideCodeCellNode, override=True, html=(fold, unfold)))

@@ -37,7 +37,8 @@ def described(figure, printer, cycle):
         axes = ", ".join(filter(None, (ax.get_xlabel(), ax.get_ylabel())))
         curves = ", ".join(text.get_text() for text in ax.get_legend().get_texts()) if ax.get_legend() else ""
         parts.append(" ".join(filter(None, (ax.get_title(), axes and f"({axes})", curves and f"[{curves}]"))))
-    printer.text("; ".join(" ".join(part.split()) for part in parts if part.strip()).translate({36: None, 92: None}))  # $ and \\ of formulas
+    text = "; ".join(" ".join(part.split()) for part in parts if part.strip())
+    printer.text(text.replace("$", "").replace(chr(92), ""))  # the signs of formulas
 
 
 get_ipython().display_formatter.formatters["text/plain"].for_type(Figure, described)

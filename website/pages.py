@@ -11,7 +11,7 @@ from nbformat.v4 import new_markdown_cell
 
 from grader.course.metadata import MACHINERY, identity, unfolded
 
-LONG = 30  # lines of code from which a cell is folded: on a phone it would be three screens
+LONG = 30  # lines of code from which a cell is folded, as checks and imports are: on a phone it would be three screens
 
 
 def page(name: str, learner: NotebookNode, outputs: Mapping[str, list[NotebookNode]], words: Mapping[str, str]) -> NotebookNode:
@@ -52,5 +52,5 @@ def _code(cell: NotebookNode, outputs: list[NotebookNode], words: Mapping[str, s
     else:
         prompt = words["code"].format(lines=source.count("\n") + 1)
     cell.source = source
-    if known.kind == "check" or source.count("\n") >= LONG:
+    if known.kind == "check" or known.name == "setup" or source.count("\n") >= LONG:
         cell.metadata = NotebookNode(tags=["hide-input"], mystnb={"code_prompt_show": prompt})

@@ -24,19 +24,20 @@ TARGET = ROOT / "docs" / "replay" / "run.js"
 
 
 def look(nb: dict, policy) -> dict:
-    """What a policy does now: shares of the prompts to watch, and for each of PROMPTS four answers, the first greedy, with whether they are right."""
+    """What a policy does now: shares of the prompts to watch, and four answers to each of PROMPTS, a greedy one first, each right or not."""
     greedy, sampled = (nb["evaluate"](policy, nb["WATCH"], temperature=t) for t in (0.0, 1.0))
     answers = []
     for prompt in nb["VERDICT"][PROMPTS]:
         draw = nb["torch"].Generator().manual_seed(int(nb["totals"](prompt[None])))
         texts = [nb["sample"](policy, prompt[None], temperature=0.0), nb["sample"](policy, prompt[None], 3, draw=draw)]
-        answers.append([[text, right] for t in texts for text, right in zip(nb["decode"](t[:, nb["PROMPT"] :]), nb["solved"](t).tolist(), strict=True)])
+        written = [text for tokens in texts for text in nb["decode"](tokens[:, nb["PROMPT"] :])]
+        answers.append([*zip(written, [right for tokens in texts for right in nb["solved"](tokens).tolist()], strict=True)])
     shares = {"greedy": greedy["accuracy"], "sampled": sampled["accuracy"], "thinks": sampled["thinks"]}
     return {name: round(share, 3) for name, share in shares.items()} | {"kl": 0.0, "answers": answers}
 
 
 def record(say=print) -> dict:
-    """The whole run: its prompts and, before the first step and after each, what `look` sees and the KL to the reference in nats per token."""
+    """The whole run: its prompts and, before the first step and after each, what `look` sees and the KL to the reference (nats per token)."""
     source = read_notebook(ROOT / "solutions" / "04_train_a_tiny_model.py")
     with contextlib.redirect_stdout(io.StringIO()):
         nb = namespace(source)

@@ -24,7 +24,7 @@ TARGET = ROOT / "docs" / "replay" / "run.js"
 
 
 def look(nb: dict, policy) -> dict:
-    """What a policy does now: shares of the prompts to watch, and four answers to each of PROMPTS, a greedy one first, each right or not."""
+    """What a policy does now: shares of the prompts to watch, and four answers to each of PROMPTS, greedy first, right or not."""
     greedy, sampled = (nb["evaluate"](policy, nb["WATCH"], temperature=t) for t in (0.0, 1.0))
     answers = []
     for prompt in nb["VERDICT"][PROMPTS]:
@@ -37,7 +37,7 @@ def look(nb: dict, policy) -> dict:
 
 
 def record(say=print) -> dict:
-    """The whole run: its prompts and, before the first step and after each, what `look` sees and the KL to the reference (nats per token)."""
+    """The whole run: its prompts and, before the first step and after each, what `look` sees and the KL (nats per token)."""
     source = read_notebook(ROOT / "solutions" / "04_train_a_tiny_model.py")
     with contextlib.redirect_stdout(io.StringIO()):
         nb = namespace(source)

@@ -1,6 +1,7 @@
 """The course's site on a phone: every page that a link leads to, in both languages, in the light and in the dark."""
 
 import functools
+import html
 import http.server
 import re
 import shutil
@@ -109,21 +110,19 @@ def test_axe_finds_nothing_serious(phone, address, page, scheme):
 
 def test_no_page_holds_an_answer_or_a_hidden_test(site):
     files = [path for path in site.rglob("*") if path.suffix in (".html", ".js") and "_static" not in path.parts]
-    pages = {path: plain(path.read_text(encoding="utf-8")) for path in files}
+    pages = {path: squeezed(html.unescape(re.sub(r"<[^<>]*>", "", path.read_text(encoding="utf-8")))) for path in files}
+    notebooks = [nbformat.read(path, 4) for path in (ROOT / "notebooks").glob("*.ipynb")]
+    open_to_all = squeezed("\n".join(cell.source for nb in notebooks for cell in nb.cells))
     for nb in read_course(ROOT / "solutions"):
-        open_to_all = plain("\n".join(cell.source for cell in nbformat.read(ROOT / "notebooks" / f"{nb.name}.ipynb", 4).cells))
         for cell in nb.of_kind("solution", "bring", "check"):
             secret = cell.hidden if cell.kind == "check" else cell.source.partition(SOLUTION[0])[2].partition(SOLUTION[1])[0]
-            for line in map(plain, secret.splitlines()):
+            for line in map(squeezed, secret.splitlines()):
                 if len(line) > 25 and line not in open_to_all:
                     assert not [path for path, text in pages.items() if line in text], f"{nb.name}: {cell.name}: {line}"
 
 
-def plain(text):
-    """A text without markup and white space, so that a line of code is found however it is coloured."""
-    text = re.sub(r"<[^<>]*>", "", text)
-    for mark, sign in {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&"}.items():
-        text = text.replace(mark, sign)
+def squeezed(text):
+    """A text without white space, so that a line of code is found however it is laid out."""
     return re.sub(r"\s", "", text)
 
 

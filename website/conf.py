@@ -55,12 +55,16 @@ function splitQuery(query) {
         return len(word) > 1
 
 
+WIDE = 800  # px: a plot from here on has several panels, too small to read where it is shrunk to a phone
+
+
 def described(app, doctree):
-    """Gives each plot the words that stand beside it in its output as its alternative text."""
+    """Gives each plot the words that stand beside it in its output as its alternative text, and marks the wide ones."""
     for bundle in doctree.findall(lambda node: isinstance(node, nodes.container) and node.get("nb_element") == "mime_bundle"):
         words = " ".join(part.astext() for part in bundle.children if part.get("mime_type") == "text/plain")
         for image in bundle.findall(nodes.image):
             image["alt"] = words
+            image["classes"] += ["wide"] * (int(image.get("width", 0)) > WIDE)
 
 
 def fold(self, node):

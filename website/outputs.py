@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
@@ -87,12 +86,13 @@ def _run(nb: NotebookNode, say) -> list[NotebookNode]:
     )
     try:
         client.execute(env=environment, stderr=subprocess.DEVNULL)
+    except AssertionError:  # on Ctrl-C nbclient takes its kernel away from itself
+        raise KeyboardInterrupt from None
+    except DeadKernelError:
+        raise Unrunnable("its kernel died; did the memory not suffice?") from None
     except CellExecutionError as e:
         failed = next(cell for cell in reversed(nb.cells) if any(output.output_type == "error" for output in cell.get("outputs", [])))
         raise Unrunnable(f"cell {identity(failed).name or failed.id}: {e.ename}: {' '.join(e.evalue.split())[:300]}") from None
-    finally:
-        with contextlib.suppress(Exception):
-            client.km.shutdown_kernel(now=True) if client.km else None
     return nb.cells[1:]
 
 
@@ -100,7 +100,6 @@ def _visible(cell: NotebookNode) -> list[NotebookNode]:
     """A cell's outputs without what only a running notebook needs: numbers, ids and warnings."""
     kept = [output for output in cell.outputs if output.get("name") != "stderr"]
     for output in kept:
-        output.get("metadata", {}).clear()
         output.pop("transient", None)
         if output.output_type == "execute_result":
             output.execution_count = None

@@ -22,7 +22,6 @@ pytest.importorskip("furo", reason="the site is built by Sphinx: make extras")
 Axe = pytest.importorskip("axe_core_python.selenium", reason="axe looks at the site's pages: make extras").Axe
 
 KEPT = ROOT / "build" / "website"  # what the notebooks' cells show, as `make site` keeps it
-TYPESET = "return window.MathJax && MathJax.startup.promise.then(() => null)"
 CHINESE = "# 1. 组内优势\n\n一个回答的优势是它的奖励减去同组的平均奖励。\n\n"
 
 
@@ -70,8 +69,7 @@ def test_every_link_leads_somewhere_on_a_phone_without_the_network(phone, addres
         page = todo.pop()
         if page in seen:
             continue
-        phone.get(page)
-        phone.execute_script(TYPESET)
+        visit(phone, page)
         wide = phone.execute_script("return document.documentElement.scrollWidth")
         assert wide <= 400, f"{page} is {wide} px wide"
         asked = phone.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
@@ -98,8 +96,7 @@ def test_every_link_leads_somewhere_on_a_phone_without_the_network(phone, addres
 @pytest.mark.parametrize("page", ["index", "03_kl", "zh/01_advantage", "search", "replay/index"])
 def test_axe_finds_nothing_serious(phone, address, page, scheme):
     phone.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
-    phone.get(f"{address}{page}.html")
-    phone.execute_script(TYPESET)
+    visit(phone, f"{address}{page}.html")
     phone.execute_script("[...document.querySelectorAll('.highlight')].slice(12).forEach(each => each.remove())")  # the same colours again
     phone.execute_script(Axe().axe_script)
     phone.set_script_timeout(300)  # far more than it takes, on a busy machine, too
@@ -140,22 +137,22 @@ def test_a_page_shows_what_the_key_shows_and_what_a_learner_reads(site):
     ("page", "query"), [("search.html", "importance weight"), ("zh/search.html", "优势"), ("zh/search.html", "组内优势")]
 )
 def test_the_search_finds(phone, address, page, query):
-    phone.get(f"{address}{page}?q={query}")
+    visit(phone, f"{address}{page}?q={query}")
     until(lambda: phone.find_elements(By.CSS_SELECTOR, "#search-results li a"), "nothing was found")
 
 
 def test_another_language_is_a_link_away(phone, address):
-    phone.get(address + "01_advantage.html")
+    visit(phone, address + "01_advantage.html")
     links = {each.get_attribute("lang"): each.get_attribute("href") for each in phone.find_elements(By.CSS_SELECTOR, ".languages a")}
     assert links == {"en": address + "01_advantage.html", "zh-CN": address + "zh/01_advantage.html"}
-    phone.get(links["zh-CN"])
+    visit(phone, links["zh-CN"])
     assert phone.find_element(By.TAG_NAME, "html").get_attribute("lang") == "zh-CN"
     assert phone.find_element(By.CSS_SELECTOR, '.languages [aria-current="true"]').get_attribute("lang") == "zh-CN"
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_replay_goes_by_keyboard_from_haste_to_thought(phone, address, lang):
-    phone.get(f"{address}replay/index.html?lang={lang}")
+    visit(phone, f"{address}replay/index.html?lang={lang}")
     slider, told = phone.find_element(By.ID, "step"), phone.find_element(By.ID, "now")
     said, before = {told.text}, phone.find_element(By.ID, "answers").text
     for _ in range(3):
@@ -167,6 +164,13 @@ def test_the_replay_goes_by_keyboard_from_haste_to_thought(phone, address, lang)
     assert before.count("<think>") < 3 and after.count("<think>") == 12
     phone.find_element(By.ID, "play").send_keys(Keys.ENTER)
     until(lambda: phone.find_element(By.ID, "answers").text.count("<think>") < 12, "it did not play from the start")
+
+
+def visit(phone, page):
+    """Opens a page and waits for all of it, its formulas typeset."""
+    phone.get(page)
+    until(lambda: phone.execute_script("return document.readyState === 'complete' && !!document.querySelector('article, main')"), page)
+    phone.execute_script("return window.MathJax && MathJax.startup.promise.then(() => null)")
 
 
 def until(true, otherwise, seconds=60):

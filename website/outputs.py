@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import subprocess
 from pathlib import Path
@@ -80,6 +81,7 @@ def _run(nb: NotebookNode, say) -> list[NotebookNode]:
     nb.cells.insert(0, new_code_cell(PRELUDE, id="prelude"))
     for cell in nb.cells:
         cell.metadata.pop("tags", None)  # here no cell may fail
+    logging.getLogger("traitlets").setLevel(logging.WARNING)  # once Sphinx has been at work, nbclient would tell of each notebook
     environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"} | {"HF_HUB_OFFLINE": "1"}
     client = NotebookClient(
         nb, timeout=None, kernel_name="python3", on_cell_executed=lambda cell, cell_index, execute_reply: say(cell_index, len(nb.cells) - 1)

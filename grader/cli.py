@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 
 from grader.classroom.atomic import write_atomically
 from grader.course.source import ROOT, CourseError, read_course
-from grader.intake.match import Unreadable, read_submission
+from grader.intake.match import NoExercise, Unreadable, read_python, read_submission
 from grader.judge.verdict import Result
 from grader.sandbox.jail import JailError, layers
+
+NOTES = 6  # shown of a hand-in
 
 if TYPE_CHECKING:
     from grader.examine import Examination
@@ -65,11 +67,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="grader", description=__doc__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    check = commands.add_parser("check", help="grade a notebook, or all notebooks of a folder, and print what failed")
+    check = commands.add_parser(
+        "check",
+        help="grade a notebook or a Python file, or all of a folder, and print what failed",
+        description="Grades a notebook, or a Python file that defines the functions of one or more notebooks (of the one that it is named "
+        "like, where it is), or all of a folder, and prints what failed. Inside a class it uses that class's own source and seed.",
+    )
     check.set_defaults(command=_check)
     check.add_argument("path", type=Path, metavar="FILE|DIR")
-    check.add_argument("--json", action="store_true", help="print an object per notebook (a list for a folder)")
-    check.add_argument("--seed", type=int, default=0, help="of the hidden draws")
+    check.add_argument("--json", action="store_true", help="print an object per notebook (a list for a folder or a Python file)")
+    check.add_argument("--seed", type=int, help="of the hidden draws (default: 0)")
     _jail_option(check)
 
     examine = commands.add_parser(
@@ -88,7 +95,13 @@ def _parser() -> argparse.ArgumentParser:
     new.set_defaults(command=lambda o: _class(lambda c: c.new(o.directory, read_course(ROOT / "solutions"))))
 
     collect = commands.add_parser("collect", help="file hand-ins: notebooks, folders and zips as a learning platform gives them")
-    collect.set_defaults(command=lambda o: _class(lambda c: c.collect(o.directory, o.paths)))
+    collect.set_defaults(command=_collect)
+
+    roster = commands.add_parser(
+        "roster",
+        help="who is in the class: what Canvas, Moodle, Gradescope or GitHub Classroom export, or a CSV with name, email, id",
+    )
+    roster.set_defaults(command=_roster)
 
     grade = commands.add_parser("grade", help="grade what is new or changed; safe to stop and to run again")
     grade.set_defaults(
@@ -100,12 +113,26 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page on the class: scores, checks, mistakes, hand-ins that are nearly the same")
     report.set_defaults(command=lambda o: _class(lambda c: c.report(o.directory)))
 
-    for command in (new, collect, grade, report):
+    export = commands.add_parser("export", help="make what another platform grades with: an autograder for Gradescope")
+    export.set_defaults(command=_export)
+    export.add_argument("platform", choices=("gradescope",))
+    export.add_argument("directory", type=Path, metavar="DIR")
+    export.add_argument("out", type=Path, metavar="OUT.zip")
+    export.add_argument("--notebook", default="", metavar="NAME", help="take this notebook alone (default: whichever is handed in)")
+    export.add_argument("--no-jail", action="store_true", help="grade without a jail, too: a hand-in can then write its own score")
+
+    remove = commands.add_parser("remove", help="take a student who has left out of a class; the files are moved aside")
+    remove.set_defaults(command=lambda o: _class(lambda c: c.remove(o.directory, o.student)))
+
+    for command in (new, roster, collect, grade, report, remove):
         command.add_argument("directory", type=Path, metavar="DIR")
+    roster.add_argument("paths", type=Path, nargs="+", metavar="FILE")
+    roster.add_argument("--notebook", default="", metavar="NAME", help="which one a grading worksheet of Moodle is of, such as 02")
     collect.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     grade.add_argument("--jobs", type=_positive, metavar="N", help="hand-ins judged side by side (default: one a core)")
     grade.add_argument("--ray", default="", metavar="ADDRESS", help="judge on the Ray cluster of this address (local: one of this machine)")
-    grade.add_argument("--regrade", default="", metavar="STUDENT", help="grade this student's hand-ins anew")
+    grade.add_argument("--regrade", default="", metavar="NAME", help="grade anew: the hand-ins of a student, a notebook or an exercise")
+    remove.add_argument("student", metavar="STUDENT", help="as the folder under submitted/ is called")
     _jail_option(grade)
 
     doctor = commands.add_parser("doctor", help="what this machine offers to lock a hand-in's code away")
@@ -120,36 +147,77 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> int:
-    everything = read_course(ROOT / "solutions")
-    course = [notebook.with_seed(options.seed) for notebook in everything if notebook.graded]
-    ungraded = {notebook.name for notebook in everything if not notebook.graded}
     path: Path = options.path
     if not path.exists():
         return _refuse(f"{path}: no such file or folder")
-    files = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts) if path.is_dir() else [path]
-    if not files:
-        return _refuse(f"{path}: no notebook (.ipynb) in this folder")
     from grader.judge.judge import Judge  # here: it brings torch, which the process that writes a gradebook does without
 
-    results, status = [], 0
+    everything = read_course(ROOT / "solutions")
+    ungraded = {notebook.name for notebook in everything if not notebook.graded}
+    if root := _class_around(path):
+        if options.seed is not None:
+            return _refuse(f"{path} lies in the class {root}, which has a seed of its own; leave --seed away")
+        from grader.classroom.directory import ClassDirectory  # half a second that others need not wait
+
+        course, path = ClassDirectory(root).masters(), path / "submitted" if path.resolve() == root else path
+        print(f"graded with the source and the seed of the class {root}", file=sys.stderr)
+    else:
+        course = [notebook.with_seed(options.seed or 0) for notebook in everything if notebook.graded]
+    files = _hand_ins(path) if path.is_dir() else [path]
+    results: list[tuple[Path, Result]] = []
+    passed_over, status = 0, 0
     with Judge(allow_no_jail=options.no_jail) as judge:
         for file in files:
-            if file.stem in ungraded:
+            if file.suffix == ".ipynb" and file.stem in ungraded:
                 print(f"{file}: nothing to check, this notebook has no points", file=sys.stderr)
                 continue
             try:
-                result = judge.judge(read_submission(file.read_bytes(), file.name, course))
-            except (Unreadable, OSError) as e:
-                status = _refuse(f"{file}: {e.strerror if isinstance(e, OSError) else e}")
+                data = file.read_bytes()
+                submissions = read_python(data, file.name, course) if _is_python(file) else [read_submission(data, file.name, course)]
+            except NoExercise as e:
+                passed_over += 1
+                if file is path:
+                    status = _refuse(_reason(file, e))
                 continue
-            results.append(result)
-            if not options.json:
-                print(table(result, str(file)), flush=True)
+            except (Unreadable, OSError) as e:
+                status = _refuse(_reason(file, e))
+                continue
+            for submission in submissions:
+                results.append((file, judge.judge(submission)))
+                if not options.json:
+                    print(table(results[-1][1], str(file)), flush=True)
+    if passed_over == len(files) and path.is_dir():
+        return _refuse(f"{path}: no notebook (.ipynb) in this folder, and no Python file that defines an exercise")
     if options.json:
-        objects = [json.loads(result.to_json()) for result in results]
-        if path.is_dir() or objects:
-            print(json.dumps(objects if path.is_dir() else objects[0], ensure_ascii=False, indent=1))
+        objects = [{"file": str(file)} | json.loads(result.to_json()) for file, result in results]
+        several = path.is_dir() or _is_python(path)
+        if several or objects:
+            print(json.dumps(objects if several else objects[0], ensure_ascii=False, indent=1))
     return status
+
+
+def _reason(file: Path, e: Unreadable | OSError) -> str:
+    """Why a file cannot be graded, which says its name once, and where it lies."""
+    return f"{file}: {e.strerror if isinstance(e, OSError) else str(e).removeprefix(f'{file.name}: ')}"
+
+
+def _class_around(path: Path) -> Path | None:
+    """The class directory in which a path lies, if it lies in one."""
+    folders = (path.resolve(), *path.resolve().parents)
+    return next((folder for folder in folders if (folder / ".grader").is_dir() and (folder / "nbgrader_config.py").is_file()), None)
+
+
+def _is_python(file: Path) -> bool:
+    return file.suffix.lower() == ".py"
+
+
+def _hand_ins(folder: Path) -> list[Path]:
+    """The notebooks and the Python files in a folder, without what editors, Git and virtual environments keep there."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and not Path(place, name, "pyvenv.cfg").exists()]
+        found += [Path(place, name) for name in files if name.endswith((".ipynb", ".py"))]
+    return sorted(found)
 
 
 def _examine(options: argparse.Namespace) -> int:
@@ -193,6 +261,33 @@ def _class(command: Callable[[ModuleType], Sequence[object] | object]) -> int:
     return 2 if isinstance(refused, list | tuple) and refused else 0
 
 
+def _export(options: argparse.Namespace) -> int:
+    from grader.classroom import autograder_zip
+
+    def export(_: ModuleType) -> None:
+        autograder_zip.export_gradescope(options.directory, options.out, notebook=options.notebook, allow_no_jail=options.no_jail)
+
+    return _class(export)
+
+
+def _collect(options: argparse.Namespace) -> int:
+    def command(_: ModuleType) -> Sequence[object]:
+        from grader.classroom.collecting import collect
+
+        return collect(options.directory, options.paths)
+
+    return _class(command)
+
+
+def _roster(options: argparse.Namespace) -> int:
+    def command(_: ModuleType) -> None:
+        from grader.classroom.collecting import roster
+
+        roster(options.directory, options.paths, options.notebook)
+
+    return _class(command)
+
+
 def _doctor(options: argparse.Namespace) -> int:
     on = layers()
     print("\n".join(on.describe()))
@@ -231,7 +326,9 @@ def table(result: Result, heading: str) -> str:
                 said, *about = verdict.message.split("\n")
                 lines += [_indented(said, 8), *(_indented(line, 8) for line in about if line not in told)]
                 told.update(about)
-    return "\n".join([*lines, *(f"  note: {note}" for note in result.notes)])
+    notes = list(dict.fromkeys(result.notes))
+    lines += [f"  note: {note}" for note in notes[:NOTES]]
+    return "\n".join(lines + ([f"  and {len(notes) - NOTES} more notes (--json has them all)"] if len(notes) > NOTES else []))
 
 
 def _indented(text: str, columns: int) -> str:

@@ -1247,7 +1247,7 @@ def group_advantages(rewards, group_ids, eps=1e-6):
 
 # %% bring grpo_objective
 def grpo_objective(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """Yours from notebook 3: [N, T] x 3, [N], [N, T] -> (scalar, metrics)."""
     ### BEGIN SOLUTION
@@ -1261,7 +1261,8 @@ def grpo_objective(
     if aggregate == "sequence":
         loss = (token_loss.sum(1) / size.clamp_min(1)).mean()
     else:
-        loss = token_loss.sum() / (size.sum().clamp_min(1) if aggregate == "token" else mask.numel())
+        constant = len(mask) * (mask.shape[1] if max_length is None else max_length)
+        loss = token_loss.sum() / (size.sum().clamp_min(1) if aggregate == "token" else constant)
     clipped = ((advantage > 0) & (ratio > 1 + clip_range)) | ((advantage < 0) & (ratio < 1 - clip_range))
     watched = {"policy_loss": -surrogate, "kl": k3, "clip_fraction": clipped}
     return loss, {k: (x.detach() * mask).sum() / mask.sum().clamp_min(1) for k, x in watched.items()}

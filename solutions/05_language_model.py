@@ -24,15 +24,19 @@
 
 # %% given setup
 # !pip install -q transformers reasoning-gym math-verify gguf accelerate
+import contextlib
 import copy
 import importlib.util
 import inspect
+import linecache
 import math
 import pathlib
+import random
 import re
 import sys
 import threading
 import time
+import traceback
 import zlib
 
 import matplotlib as mpl
@@ -118,6 +122,16 @@ def configure(settings):
     if chosen["tasks"] not in ("sums", "stories"):
         raise ValueError(f"settings['tasks'] is {chosen['tasks']!r}; it is 'sums' or 'stories'.")
     return chosen
+
+
+@contextlib.contextmanager
+def memory_of_gpu():
+    """Says in a sentence that a GPU is full, and what to make smaller."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError:
+        sizes = ", ".join(f"'{name}' ({what}, now {run[name]})" for name, what in (("at_once", "questions per backward pass, which does not change the result"), ("answers", "to a question"), ("room", "tokens of an answer"), ("pilot", "questions of each kind")))
+        raise RuntimeError(f"The GPU is out of memory. Make one of these settings smaller, restart the kernel and run again: {sizes}.") from None
 
 
 run = configure(settings)
@@ -212,7 +226,8 @@ def memory():
 began = time.perf_counter()
 transformers.utils.logging.disable_progress_bar()
 tokenizer, base = load(run["model"], run["source"])
-base.to(run["device"]).eval().requires_grad_(False)
+with memory_of_gpu():
+    base.to(run["device"]).eval().requires_grad_(False)
 END = end_of_turn(tokenizer)
 parameters, words = sum(p.numel() for p in base.parameters()), base.config.vocab_size
 print(f"{parameters / 1e6:.1f} million parameters, {words:,} tokens; a turn ends with {tokenizer.decode([END])!r} (token {END})")
@@ -227,7 +242,7 @@ print(f"loaded in {time.perf_counter() - began:.0f} s; {memory():.1f} GB held so
 #
 # A model this small needs to be shown what an answer looks like. One worked example goes before each question (*one-shot*), and the example already
 # tells a trick: it writes the sum with its result, as any page of arithmetic does, and only then fills in the tag. Asked for the tag at
-# once, the same model is nearly always wrong (.06 against .75 right on 32 sums of two digits, answered greedily after two examples).
+# once, the same model is nearly always wrong (.06 against .75 right on 32 sums of two one-digit numbers, answered greedily after two examples).
 
 # %% given questions
 KINDS = {
@@ -303,7 +318,9 @@ def positions(mask):
 rows = [prompt_tokens(draw_questions(kind, 1, held_out=False)[0][0]) for kind in KINDS[run["tasks"]]]
 tokens, mask = left_padded(rows, run["device"])
 tokens, mask = (torch.cat([torch.full_like(x[:, :9], fill), x], 1) for x, fill in ((tokens, END), (mask, 0)))  # and nine more
-print("mask and positions of the shortest row:", mask[0, :16].tolist(), positions(mask)[0, :16].tolist(), "...")
+shortest = mask.sum(1).argmin().item()
+around = slice(tokens.shape[1] - len(rows[shortest]) - 4, tokens.shape[1] - len(rows[shortest]) + 4)
+print("mask and positions of the shortest row, where its text begins: ...", mask[shortest, around].tolist(), positions(mask)[shortest, around].tolist(), "...")
 with torch.no_grad():
     alone = torch.stack([base(torch.tensor([row], device=run["device"])).logits[0, -1].log_softmax(-1) for row in rows])
     counted = torch.arange(tokens.shape[1], device=run["device"]).expand_as(tokens)
@@ -327,6 +344,7 @@ with torch.no_grad():
 #
 # Six functions from notebooks 1, 3 and 4. Paste yours, and above each what it uses (`masked_mean`, `kl_estimates`). Each is looked at again on arrival,
 # on the device of the run: a function that makes a tensor of its own must make it there (`device=rewards.device`), and on a CPU nobody notices that it does not.
+# Nor does a function need to ask the device anything: each `.item()` or `.tolist()` waits until a GPU has done all that it was told before.
 
 # %% bring extract_answer
 def extract_answer(text):
@@ -394,7 +412,7 @@ def group_advantages(rewards, group_ids, eps=1e-6):
 
 # %% bring grpo_objective
 def grpo_objective(
-    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence"
+    log_probs_new, log_probs_old, ref_log_probs, advantages, mask, clip_range=0.2, beta=0.04, aggregate="sequence", max_length=None
 ):
     """Yours from notebook 3: [N, T] x 3, [N], [N, T] -> (scalar, metrics)."""
     ### BEGIN SOLUTION
@@ -408,7 +426,8 @@ def grpo_objective(
     if aggregate == "sequence":
         loss = (token_loss.sum(1) / size.clamp_min(1)).mean()
     else:
-        loss = token_loss.sum() / (size.sum().clamp_min(1) if aggregate == "token" else mask.numel())
+        constant = len(mask) * (mask.shape[1] if max_length is None else max_length)
+        loss = token_loss.sum() / (size.sum().clamp_min(1) if aggregate == "token" else constant)
     clipped = ((advantage > 0) & (ratio > 1 + clip_range)) | ((advantage < 0) & (ratio < 1 - clip_range))
     watched = {"policy_loss": -surrogate, "kl": k3, "clip_fraction": clipped}
     return loss, {k: (x.detach() * mask).sum() / mask.sum().clamp_min(1) for k, x in watched.items()}
@@ -419,12 +438,16 @@ def on_device(*numbers, dtype=torch.float32):
     return torch.tensor(numbers, dtype=dtype, device=run["device"])
 
 
+BESIDE = {"token_log_probs": "tokens", "response_mask": "tokens", "group_advantages": "rewards", "grpo_objective": "log_probs_new"}  # where a function's new tensors belong
+
+
 def arrives(name, question, answer, expected):
-    """Says whether a function that was brought along does what it did before."""
+    """Says whether a function that was brought along does what it did before, on the device of the run."""
+    remedy = f"If it works on a CPU, write device={BESIDE[name]}.device where it makes a tensor" if name in BESIDE and run["device"] != "cpu" else ""
     try:
         mine = answer()
         if torch.is_tensor(mine) and mine.device.type != run["device"]:
-            word = f"gives its result on {mine.device.type}, and the run is on {run['device']}: make new tensors with device=, that of what came in"
+            word = f"gives its result on {mine.device.type}, and the run is on {run['device']}. {remedy}"
         else:
             mine = mine.detach().float().cpu() if torch.is_tensor(mine) else torch.tensor([float(x) for x in mine])
             right = mine.shape == torch.tensor(expected).shape and torch.allclose(mine, torch.tensor(expected), atol=1e-3)
@@ -432,7 +455,8 @@ def arrives(name, question, answer, expected):
     except NotImplementedError:
         word = "is not here yet: paste yours into its cell above"
     except Exception as error:
-        word = f"stops with {type(error).__name__}: {error}. If it is a missing name, paste that function too; if it is about devices, make new tensors with device="
+        own = [linecache.getline(frame.f_code.co_filename, line).strip() for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_globals.get("__name__") == "__main__"]
+        word = f"stops at `{own[-1]}` with {type(error).__name__}: {error}. {'Paste that function too' if type(error) is NameError else remedy}"
     print(f"{name:17} {word}")
 
 
@@ -478,6 +502,7 @@ def read(model, tokens, mask, place, past, **options):
     return model(tokens, attention_mask=visible, position_ids=place, use_cache=True, **{PAST: past}, **options)
 
 
+@memory_of_gpu()
 @torch.no_grad()
 def sample(model, prompts, mask, answers=1, temperature=1.0, room=None, draw=None):
     """Answers to left-padded prompts [B, P] with their mask: tokens [B x answers, T]; answers to one prompt stand together.
@@ -539,6 +564,7 @@ def hidden_states(model, prompts, prompt_mask, written):
     return torch.cat([first, rest.last_hidden_state], 1)
 
 
+@memory_of_gpu()
 def answer_log_probs(model, prompts, prompt_mask, written, temperature=1.0, chunk=512):
     """Log-probabilities of answer tokens [B x G, T], float32, `chunk` tokens at a time through the head."""
     head = model.get_output_embeddings()
@@ -586,15 +612,16 @@ some = [q for kind in KINDS[run["tasks"]] for q in draw_questions(kind, 1, held_
 gallery(base, some)
 
 # %% [markdown]
-# It can add small numbers and it is careless: at a temperature of 1 it forgets the tag, goes on talking, slips. None of this is a thing
-# that it cannot do better; look at its greedy answers. It is the state in which reinforcement learning finds something to do.
+# It can add small numbers and it is careless: at a temperature of 1 it forgets the tag, goes on talking, slips. On the smallest sums it can do
+# better, as its greedy answers show; on the larger ones those are wrong, too. It is the state in which reinforcement learning finds something to do.
 #
 # ## Which questions are in reach?
 #
 # A group whose answers all earn the same has advantages of 0 and teaches nothing (notebook 1 called it a zero-variance group, here dead group). So before the run we measure:
 # a few questions of each kind, a group of answers to each, and the share of groups without variance. A kind is **in reach** where at most seven in ten
 # groups are dead, and the run trains on these kinds. The choice is made by kind, on questions of the training part. To choose single questions by
-# how they were answered would be easier, and the held-out ones could then not be chosen alike.
+# how they were answered would be easier, and the held-out ones could then not be chosen alike. A share of .6 that was measured on eight groups, as `a_few_steps` does, has a standard error of .17:
+# where it is near the line, chance chooses, too.
 #
 # **Guess** which of the kinds will be in reach, and what would happen to a run on the others.
 
@@ -618,8 +645,8 @@ def kinds_in_reach(rewards, most=0.7):
 
 
 def questions_of(kinds):
-    """Questions to train on and held-out ones."""
-    return [q for kind in kinds for q in draw_questions(kind, 400, held_out=False)], [q for kind in kinds for q in draw_questions(kind, math.ceil(run["held_out"] / len(kinds)), held_out=True)]
+    """Questions to train on, a list for each kind, and held-out ones, all in one list."""
+    return [draw_questions(kind, 400, held_out=False) for kind in kinds], [q for kind in kinds for q in draw_questions(kind, math.ceil(run["held_out"] / len(kinds)), held_out=True)]
 
 
 began = time.perf_counter()
@@ -632,7 +659,7 @@ for kind, groups in pilot.items():
 if all(dead(groups).all() for groups in pilot.values()):
     print("Every group is dead: with this model there is nothing to learn from, and the run below can only show that its parts fit.")
 POOL, HELD_OUT = questions_of(REACH)
-print(f"{len(POOL)} questions to train on, {len(HELD_OUT)} held out; {time.perf_counter() - began:.0f} s")
+print(f"{sum(map(len, POOL))} questions to train on, {len(HELD_OUT)} held out; {time.perf_counter() - began:.0f} s")
 
 # %% [markdown]
 # ## An independent verifier
@@ -664,7 +691,7 @@ for text in ("<answer>12</answer>", "<answer>6+6</answer>", "I think that it is 
 # `update` below is your `grpo_step` with two differences: the log-probabilities come from `answer_log_probs`, and the batch is split into parts of a few questions whose gradients
 # add up, each weighed by its share of the answers. The advantages come from the whole batch, before the split.
 #
-# `train` draws questions, samples, decodes, pays and updates, and keeps a diary. Everything that is written down in a step crosses from the device in one piece.
+# `train` draws questions, each kind in its turn, samples, decodes, pays and updates, and keeps a diary. Everything that is written down in a step crosses from the device in one piece.
 #
 # **Before you run it**: what will rise first, the share of answers that close their tag, or the accuracy of those that do? What will become of the length?
 
@@ -740,19 +767,20 @@ def update(policy, reference, optimizer, batch, at_once, inner_epochs, beta, cli
     return metrics
 
 
+@memory_of_gpu()
 def train(policy, title, steps, reward=paid, pool=None, lr=None, beta=None, seed=None):
-    """GRPO on the questions of the pool; changes the policy and returns the diary, a dict for each step. The reference is `base`."""
+    """GRPO on the questions of the pool, a list for each kind; changes the policy and returns the diary, a dict for each step. The reference is `base`."""
     pool, lr, beta, seed = pool or POOL, lr or run["lr"], run["beta"] if beta is None else beta, run["seed"] if seed is None else seed
     policy.requires_grad_(True)
     optimizer = torch.optim.AdamW(policy.parameters(), lr, betas=(0.9, 0.95), weight_decay=0.0)
-    draw, choose = torch.Generator(run["device"]).manual_seed(seed), torch.Generator().manual_seed(seed)
+    draw, choose = torch.Generator(run["device"]).manual_seed(seed), random.Random(seed)
     history, live, ids = [], Live(title, steps), torch.arange(run["prompts"], device=run["device"]).repeat_interleave(run["answers"])
     try:
         for step in range(1, steps + 1):
             began = time.perf_counter()
             for group in optimizer.param_groups:  # up over 3 steps, then down to a tenth
                 group["lr"] = lr * min(step / 3, 1 - 0.9 * max(0, step - 3) / max(1, steps - 3))
-            questions = [pool[i] for i in torch.randint(len(pool), (run["prompts"],), generator=choose).tolist()]
+            questions = [choose.choice(pool[turn % len(pool)]) for turn in range((step - 1) * run["prompts"], step * run["prompts"])]  # the kinds take turns
             prompts, prompt_mask = left_padded([prompt_tokens(q) for q, _ in questions], run["device"])
             written = sample(policy, prompts, prompt_mask, run["answers"], draw=draw)
             mask, texts, truths = response_mask(written, END), decode(written), [a for _, a in questions for _ in range(run["answers"])]
@@ -769,8 +797,6 @@ def train(policy, title, steps, reward=paid, pool=None, lr=None, beta=None, seed
             live.show(history)
     except KeyboardInterrupt:
         print(f"Stopped by hand after {len(history)} of {steps} steps; policy and diary up to here are kept.")
-    except torch.cuda.OutOfMemoryError:
-        raise RuntimeError(f"The GPU is out of memory. Set settings['at_once'] = {max(1, run['at_once'] // 2)} (questions per backward pass; the result is the same), or a smaller 'room' or 'answers', restart the kernel and run again.") from None
     return history
 
 # %% show the_run
@@ -823,14 +849,15 @@ won, lost = (sum(a - b == sign for b, a in zip(right["before"], right["after"]))
 print("difference {:+.2f}, 95 % interval {:+.2f} to {:+.2f}".format(*gain(right["before"], right["after"])), f"({won:.0f} questions won, {lost:.0f} lost, of {len(truths)})")
 
 # %% [markdown]
-# **Measured** (14 of the 24 steps, stopped by hand; two cores, shared, `bfloat16`): 14 to 80 seconds a step, as others left us the cores, and 6.7 GB. In reach were sums of two digits (.55 right, no dead group)
+# **Measured** (14 of the 24 steps, stopped by hand; two cores, shared, `bfloat16`): 14 to 80 seconds a step, as others left us the cores, and 6.7 GB. In reach were sums of two one-digit numbers (.55 right, no dead group)
 # and of three (.10 right, .44 dead); the other kinds had three dead groups in four and more. The held-out accuracy, greedily, went from .29 (interval .22 to .37) to .38 (.30 to .47): the two intervals overlap. Question
 # by question there is little doubt: 16 were won and 3 lost of 136, a gain of .10 with an interval of .03 to .16. Sampled at a temperature of 1, the same
 # questions gave .13 before and .34 after (the next cell prints it): what is learnt first is to do reliably what the greedy answer could do before.
 #
-# The curve of that run is worth a look, because it misleads. Its steps earned .14, .20, .25, .14, .19, .38, .42, .50, .34, .22, .19, .00, .25 and .17: up, and then down again? With eight questions a step
-# the mixture decides. Steps 11 to 14 happened to draw not one of the sums of two digits, and on those of three their mean of .15 is more than the .10 of before. Whoever had
-# judged by the reward would have turned down the learning rate. Two remedies: larger batches, or the same number of questions of each kind in every step.
+# The curve of that run is worth a look, because it misleads. Its steps earned .14, .20, .25, .14, .19, .38, .42, .50, .34, .22, .19, .00, .25 and .17: up, and then down again? That run drew its eight questions
+# a step by chance, and the mixture decided. Steps 11 to 14 happened to draw not one of the sums of two numbers, and on those of three their mean of .15 is more than the .10 of before. Whoever had
+# judged by the reward would have turned down the learning rate. Two remedies: larger batches, and kinds that take turns. `train` now does the second: in every step each kind
+# has the same number of questions, give or take one.
 #
 # ## What the independent verifier and the curves say
 #
@@ -906,12 +933,11 @@ gallery(fooled, some, reward=lenient)
 print("\n".join(read_curves(hacked)) or "Nothing in these curves looks ill.")
 
 # %% [markdown]
-# **Measured** in another run than the cell's (18 steps at a constant rate of 5e-5, on sums of three and four digits and of two two-digit numbers): the reward
+# **Measured** in another run than the cell's (18 steps at a constant rate of 5e-5, on sums of three and four one-digit numbers and of two two-digit ones): the reward
 # rose from about .25 to .6 at steps 8 and 13, while your verifier would have paid next to nothing from the fourth step on, and math-verify found no more right answers than before. The answers grew to fill
 # the room they have (from 21 to nearly 24 tokens of 24), because each further number is another ticket: `6 + 0 = 15 + 15\n15 + 15 = 22.` was paid for the 6 that it had copied from the question.
 # Then the reward fell, too, to between .1 and .2: the KL stood at .5 nats per token, and what was left was babble. Nothing in the reward said so while it rose; the second verifier, the
 # length and one look at samples did.
-#
 #
 # ## Keep the model
 #

@@ -9,12 +9,15 @@ import types
 import pytest
 
 from grader import cli
-from grader.cli import main
+from grader.classroom.commands import new
+from grader.cli import main, table
 from grader.course.build import to_text
 from grader.course.source import ROOT
 from grader.demo import write_hand_ins
 from grader.feedback.release import answered
+from grader.judge.verdict import Result, Verdict
 from grader.mistakes import versions
+from tests.classroom.toy import hand_in_bytes, put, toy_course
 from tests.conftest import COURSE, EVERY_NOTEBOOK
 
 NOTEBOOK = COURSE[1]
@@ -38,7 +41,8 @@ def test_json_is_an_object_for_a_notebook(hand_ins, capsys):
     status, out, err = run(capsys, "check", hand_ins / "ada_solved" / f"{NOTEBOOK.name}.ipynb", "--json")
     result = json.loads(out)
     assert (status, err) == (0, "")
-    assert result.keys() == {"notebook", "points", "max_points", "checks", "notes"}
+    assert result.keys() == {"file", "notebook", "points", "max_points", "checks", "notes"}
+    assert result["file"] == str(hand_ins / "ada_solved" / f"{NOTEBOOK.name}.ipynb")
     assert all(check.keys() == VERDICT for check in result["checks"])
     assert result["points"] == result["max_points"] == sum(c.points for c in NOTEBOOK.of_kind("check"))
     assert [c["check"] for c in result["checks"] if c["points"] is None] == [c.name for c in NOTEBOOK.of_kind("answer")]
@@ -78,12 +82,80 @@ def test_a_missing_input_is_refused_with_one_sentence(arguments, tmp_path, capsy
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [["grade"], ["report"], ["collect", "{empty}"]], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command", [["grade"], ["report"], ["collect", "{empty}"], ["roster", "{empty}"], ["remove", "anna"]], ids=lambda command: command[0]
+)
 def test_a_command_of_a_class_refuses_what_is_no_class_with_one_sentence(command, tmp_path, capsys):
     name, *paths = command
     status, out, err = run(capsys, name, tmp_path, *(p.format(empty=tmp_path) for p in paths))
     assert (status, out) == (2, "")
     assert err.count("\n") == 1 and "makes one" in err
+
+
+def plain(notebook, **answers):
+    """A Python file that answers a notebook."""
+    return "import torch\n\n\n" + "\n\n\n".join(answers.get(c.name, c.source) for c in notebook.of_kind("solution")) + "\n"
+
+
+def test_a_python_file_gets_the_points_the_names_and_the_words_of_a_notebook(tmp_path, capsys):
+    (wrong,) = [v for v in versions(NOTEBOOK.name) if v.name == "no_minus"]
+    (tmp_path / "mine.ipynb").write_text(to_text(answered(NOTEBOOK, {wrong.exercise: wrong.source})), encoding="utf-8")
+    (tmp_path / "mine.py").write_text(plain(NOTEBOOK, **{wrong.exercise: wrong.source}), encoding="utf-8")
+    (tmp_path / "setup.py").write_text("import setuptools\n")
+    for folder in (".cache", "venv"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "copy.py").write_text(plain(NOTEBOOK), encoding="utf-8")
+    (tmp_path / "venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+    status, out, err = run(capsys, "check", tmp_path, "--json")
+    notebook, script = json.loads(out)
+    assert (status, err) == (0, "") and (notebook["file"], script["file"]) == (str(tmp_path / "mine.ipynb"), str(tmp_path / "mine.py"))
+    assert script["checks"] == [check for check in notebook["checks"] if check["points"] is not None] and script["notes"] == []
+    assert any(check["mistake"] == wrong.name for check in script["checks"])
+    status, out, err = run(capsys, "check", tmp_path / "mine.py", "--json")
+    assert (status, err) == (0, "") and json.loads(out) == [script], "a list: a file may answer several notebooks"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"), [("def f(x)\n", "line 1 is not Python"), ("def f(x):\n    return x\n", "defines none of the exercises")]
+)
+def test_a_python_file_that_is_no_hand_in_is_one_sentence(text, sentence, tmp_path, capsys):
+    path = tmp_path / "f.py"
+    path.write_text(text)
+    status, out, err = run(capsys, "check", path)
+    assert (status, out) == (2, "") and err.startswith(f"grader: {path}: ") and err.count("\n") == 1 and sentence in err
+    assert run(capsys, "check", tmp_path)[0] == 2, "nor is anything else in the folder"
+
+
+def test_in_a_class_its_own_source_and_seed_are_used(tmp_path, capsys):
+    (tmp_path / "course").mkdir()
+    toy, *_ = toy_course(tmp_path / "course")
+    directory = tmp_path / "autumn"
+    new(directory, [toy.with_seed(0)], say=lambda line: None)  # the seed of the class comes before this one
+    for student, answers in (("anna", {}), ("bo", {"double": "def double(x):\n    return x + 1"})):
+        put(directory, student, toy, hand_in_bytes(toy, **answers))
+    (tmp_path / "anna.py").write_text(plain(toy))
+    for path in (directory, directory / "submitted", directory / "submitted/bo", directory / "submitted/bo/01_double/01_double.ipynb"):
+        status, out, err = run(capsys, "check", path, "--json")
+        found = json.loads(out)
+        found = {r["file"].split("submitted/")[1].split("/")[0]: r["points"] for r in (found if isinstance(found, list) else [found])}
+        assert status == 0 and found == ({"bo": 1} if "bo" in path.parts else {"anna": 3, "bo": 1})
+        assert err == f"graded with the source and the seed of the class {directory}\n"
+    assert run(capsys, "check", directory / "submitted", "--seed", 1)[0] == 2, "a class has its own"
+    assert "it defines none of the exercises of 01_advantage" in run(capsys, "check", tmp_path / "anna.py")[2], "it lies in no class"
+    (directory / "anna.py").write_text(plain(toy))
+    assert json.loads(run(capsys, "check", directory / "anna.py", "--json")[1])[0]["points"] == 3
+
+
+def test_notes_do_not_flood(capsys):
+    notes = ("the same",) * 50 + tuple(f"note {number}" for number in range(50))
+    verdict = Verdict("double", "doubles", "Every number is doubled", 2, 2, True)
+    lines = table(Result("01_double", (verdict,), notes), "anna").splitlines()
+    told = [line for line in lines if "note" in line]
+    assert (
+        len(told) < 10
+        and sum("the same" in line for line in told) == 1
+        and told[-1] == f"  and {51 - len(told) + 1} more notes (--json has them all)"
+    )
 
 
 def test_a_seed_changes_the_hidden_draws_and_no_right_answer_minds(hand_ins, capsys):

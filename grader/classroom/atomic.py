@@ -1,4 +1,4 @@
-"""Atomic writes: whoever looks at a file finds it whole."""
+"""Atomic writes: whoever looks at a file finds it whole, and each line of a log."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Adds a line to a file and returns when it is on the disk. What an earlier one left of its line (a full disk) is ended first."""
+    with path.open("a+b", buffering=0) as file:
+        if end := file.seek(0, os.SEEK_END):
+            file.seek(end - 1)
+            line = line if file.read(1) == b"\n" else f"\n{line}"
+        file.write(f"{line}\n".encode())
+        os.fsync(file.fileno())

@@ -21,8 +21,10 @@ from nbformat.v4 import new_code_cell, new_output
 from grader.classroom.atomic import write_atomically
 from grader.course.metadata import MACHINERY, identity, unfolded
 from grader.course.source import KINDS, Cell, CourseError, Notebook
+from grader.course.translation import LOCALE
 from grader.feedback.table import keep_in
 from grader.intake.match import Submission, read_submission
+from grader.intake.static_analysis import defines
 from grader.judge.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -113,10 +115,10 @@ def from_key(key: NotebookNode, name: str, where: Path | str = "") -> Notebook:
     for cell in key.cells:
         known = identity(cell)
         kind = known.kind
-        if not kind and known.graded:  # an instructor's own, made with nbgrader's toolbar
-            kind = "answer" if known.written else "check"
-            if known.written and cell.cell_type == "code":
-                raise CourseError(f"{where}: cell {known.name} is graded by hand and is code; make it a written answer or a test")
+        if kind == "answer" and cell.cell_type == "code":
+            raise CourseError(f"{where}: cell {known.name} is graded by hand and is code; make it a written answer or a test")
+        if kind == "solution" and known.name not in defines(cell.source):
+            raise CourseError(f"{where}: the cell {known.name} is an answer; give it as its ID the name of its function")
         if kind in ("solution", "bring"):
             exercise = known.name
         if kind in KINDS or kind == "text":
@@ -137,8 +139,8 @@ def _result_id(data: bytes, master: Master) -> str:
 
 @functools.cache
 def version() -> bytes:
-    """The grader's own text and the version of torch: what else a verdict depends on."""
-    texts = [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
+    """The grader's own text, that of the translations and the version of torch: what else a verdict depends on."""
+    texts = [path.read_bytes() for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *LOCALE.rglob("*.po")])]
     return hashlib.sha256(b"\0".join([importlib.metadata.version("torch").encode(), *texts])).digest()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy.exc
+from traitlets.config import Config, PyFileConfigLoader
 
 from grader.classroom.atomic import write_atomically
 from grader.classroom.autograding import read_master
@@ -26,11 +27,12 @@ class ClassError(Exception):
 
 @dataclass(frozen=True)
 class HandIn:
-    """A learner's file. result: the id of its judgement, entry: of all that its row in the gradebook depends on."""
+    """A learner's file. digest: of its bytes, result: the id of its judgement, entry: of all that its row in the gradebook depends on."""
 
     student: str
     notebook: str
     path: Path
+    digest: str
     result: str
     entry: str
 
@@ -52,6 +54,7 @@ class ClassDirectory:
     def __init__(self, root: Path) -> None:
         self.root, self.own = root, root / ".grader"
         self.gradebook, self.config, self.results = root / "gradebook.db", root / "nbgrader_config.py", self.own / "results"
+        self.log = root / "grading.log"
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in (self.root / "source").glob("*/*.ipynb") if path.stem == path.parent.name)
@@ -130,6 +133,14 @@ class ClassDirectory:
             return f"{self.gradebook}: {who}; close it and run this again"
         remedy = "" if isinstance(e, sqlalchemy.exc.OperationalError) else "; restore it from a copy"
         return f"{self.gradebook}: {e.orig}{remedy}"
+
+
+def read_config(cls: ClassDirectory) -> Config:
+    """The class's nbgrader_config.py. Raises ClassError."""
+    try:
+        return PyFileConfigLoader("nbgrader_config.py", path=str(cls.root.resolve())).load_config()
+    except Exception as e:  # it is the instructor's own Python
+        raise ClassError(f"{cls.config}: {type(e).__name__}: {e}") from None
 
 
 def is_full(e: Exception) -> bool:

@@ -5,12 +5,26 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from nbformat import NotebookNode
-from nbgrader.api import Assignment, BaseCell, Comment, Grade, Gradebook, SourceCell, Student, SubmittedAssignment, SubmittedNotebook
+from nbgrader.api import (
+    Assignment,
+    BaseCell,
+    Comment,
+    Grade,
+    Gradebook,
+    GradeCell,
+    MissingEntry,
+    SolutionCell,
+    SourceCell,
+    Student,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
 from nbgrader.plugins import BasePlugin
 from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import compute_checksum
+from nbgrader.utils import compute_checksum, parse_utc
 from sqlalchemy import Select, and_, delete, insert, select, text, update
 from traitlets.config import Config
 
@@ -47,6 +61,34 @@ class Marks:
 AllMarks = dict[tuple[str, str], Marks]  # by student and assignment
 
 
+@dataclass(frozen=True)
+class Deadlines:
+    """When each assignment is due, in UTC, and the extensions, by student and assignment."""
+
+    due: dict[str, datetime | None]
+    extensions: dict[tuple[str, str], timedelta]
+
+    def lateness(self, student: str, assignment: str, when: datetime | None, penalty: float) -> str:
+        """What a hand-in's line says of it, "" where it was in time without an extension or where no time is known."""
+        due, extension = self.due.get(assignment), self.extensions.get((student, assignment), timedelta())
+        if not due or not when or when <= due:
+            return ""
+        granted = f", with an extension of {_span(extension)}" if extension else ""
+        if when <= due + extension:
+            return f"{granted}: in time"
+        late = _span(when - due - extension)
+        return f"{granted}, {late + ' ' if late else ''}late: " + (f"less {penalty:g}" if penalty else "no penalty")
+
+
+def _span(span: timedelta) -> str:
+    """2.5 days, 3 hours, 4 minutes; "" for a second, which stands for an unknown time."""
+    seconds = span.total_seconds()
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return "" if seconds <= 1 else f"{seconds:.0f} seconds"
+
+
 class ClassGradebook(Gradebook):
     """nbgrader's gradebook, with indexes for what is looked up for each hand-in: without, it takes the longer the larger the class is."""
 
@@ -56,15 +98,13 @@ class ClassGradebook(Gradebook):
             self.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
         self.db.commit()
 
-    def enter(
-        self, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None = None
-    ) -> Marks:
+    def enter(self, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None) -> Marks:
         """Writes a hand-in's scores, comments and late penalty. What a person gave stays, and is to be looked at again.
 
-        nb: autograded. rule: see `late_penalties`. when: it was handed in (None: as the gradebook says). Raises NotEnteredError.
+        nb: autograded. rule: see `late_penalties`. when: it was handed in (None: nothing is known). Raises NotEnteredError.
         """
         submission = self.db.scalar(_submissions(assignment, student)) or self._new_submission(assignment, student)
-        submission.timestamp = when or submission.timestamp
+        submission.timestamp = when
         (mine,) = [notebook.id for notebook in submission.notebooks if notebook.name == result.notebook]
         marks = Marks()
         self._enter_scores(mine, result, marks)
@@ -128,6 +168,33 @@ class ClassGradebook(Gradebook):
         if new:
             self.db.execute(update(Comment), new)
 
+    def add_cells(self, name: str, key: NotebookNode) -> None:
+        """Makes room for what is new in a source notebook, in each hand-in too: nbgrader adds no cell once there is one.
+
+        Raises NotEnteredError where cells are gone of which hand-ins have marks.
+        """
+        try:
+            notebook = self.find_notebook(name, name)
+        except MissingEntry:
+            return
+        if not notebook.submissions:
+            return
+        cells = {known.grade_id: cell for cell in key.cells if (known := identity(cell)).grade_id}
+        if gone := sorted({cell.name for cell in notebook.source_cells} - cells.keys()):
+            raise NotEnteredError(f"the cells {', '.join(gone)} are gone, and hand-ins have been graded with them; put them back")
+        for grade_id in cells.keys() - {cell.name for cell in notebook.source_cells}:
+            cell, known = cells[grade_id], identity(cells[grade_id])
+            facts = {"name": grade_id, "notebook": notebook}
+            self.db.add(SourceCell(cell_type=cell.cell_type, **facts))
+            if known.graded:
+                graded = GradeCell(max_score=float(known.points), cell_type=cell.cell_type, **facts)
+                self.db.add_all(Grade(cell=graded, notebook=own) for own in notebook.submissions)
+            if known.kind in ("solution", "bring", "answer"):
+                commented = SolutionCell(**facts)
+                self.db.add_all(Comment(cell=commented, notebook=own) for own in notebook.submissions)
+        self.db.commit()
+        self.db.remove()
+
     def withdraw(self, assignment: str, student: str) -> None:
         """Takes a hand-in's rows back, the student stays: what cannot be graded is blank, it does not keep the grade of another file."""
         self.db.rollback()
@@ -141,12 +208,11 @@ class ClassGradebook(Gradebook):
         self.db.commit()
         self.db.remove()
 
-    def deadlines(self) -> tuple[dict[str, datetime | None], dict[tuple[str, str], timedelta]]:
-        """When each assignment is due, and the extensions, by student and assignment."""
+    def deadlines(self) -> Deadlines:
         due = dict(self.db.execute(select(Assignment.name, Assignment.duedate)).all())
         rows = select(SubmittedAssignment.student_id, Assignment.name, SubmittedAssignment.extension)
         rows = rows.join(Assignment, Assignment.id == SubmittedAssignment.assignment_id).where(SubmittedAssignment.extension.is_not(None))
-        return due, {(student, assignment): extension for student, assignment, extension in self.db.execute(rows)}
+        return Deadlines(due, {(student, assignment): extension for student, assignment, extension in self.db.execute(rows)})
 
     def marks(self, student: str | None = None) -> AllMarks:
         """The marks of everybody, or of one student. A handful of queries, whatever the size of the class."""
@@ -174,6 +240,16 @@ class ClassGradebook(Gradebook):
                 of[key].comments[names[cell]] = comment
         self.db.remove()
         return marks
+
+
+def handed_in(folder: Path) -> datetime | None:
+    """The time that a folder's timestamp.txt tells, in UTC, without a time zone; None where there is none. Raises NotEnteredError."""
+    try:
+        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip() or None)
+    except FileNotFoundError:
+        return None
+    except (ValueError, OverflowError):
+        raise NotEnteredError("its timestamp.txt holds no time; write one such as 2026-11-30 18:00:00 UTC, or delete the file") from None
 
 
 def late_penalties(config: Config) -> BasePlugin:

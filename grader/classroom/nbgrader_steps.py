@@ -21,7 +21,7 @@ from traitlets import Bool
 from traitlets.config import Config
 
 from grader.classroom.autograding import autograde, load_result
-from grader.classroom.gradebook import ClassGradebook, late_penalties
+from grader.classroom.gradebook import ClassGradebook, handed_in, late_penalties
 from grader.classroom.pages import feedback_page
 from grader.intake.match import Unreadable
 
@@ -79,11 +79,12 @@ class Enter(NbGraderPreprocessor):
     """Writes what the judge says of an autograded notebook into the gradebook. Raises NotEnteredError."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        ids = resources["nbgrader"]
-        result = load_result(_results(_course(self)) / f"{nb.metadata.grader.result}.json")
+        course, ids = _course(self), resources["nbgrader"]
+        result = load_result(_results(course) / f"{nb.metadata.grader.result}.json")
         assert result  # Judge has just kept it
         with ClassGradebook(ids["db_url"]) as gradebook:
-            gradebook.enter(ids["assignment"], ids["student"], nb, result, late_penalties(self.config))
+            when = handed_in(Path(course.format_path(course.submitted_directory, ids["student"], ids["assignment"])))
+            gradebook.enter(ids["assignment"], ids["student"], nb, result, late_penalties(self.config), when)
         return nb, resources
 
 

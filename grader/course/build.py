@@ -15,31 +15,42 @@ from nbgrader.preprocessors import CheckCellMetadata, ClearHiddenTests, ClearOut
 
 from grader.course.metadata import FORM, MACHINERY, MACHINERY_SOURCES, cell_metadata, identity
 from grader.course.source import ROOT, Cell, Notebook
+from grader.course.texts import of_markdown, replaced
+from grader.course.translation import translator
 
+UPLOAD = (
+    "**In a browser, nothing installed:** in [Colab](https://colab.research.google.com) choose *File > Upload notebook*, in "
+    "[ModelScope](https://modelscope.cn/my/mynotebook) (魔搭) start a notebook and drag the file into its file list; "
+    "the file is `{name}.ipynb`."
+)
+# The words at the top and at the end of every notebook.
+FRAMING = {name: (ROOT / "solutions" / f"{name}.md").read_text(encoding="utf-8") for name in ("opening", "closing")}
 STEPS = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeChecksums, ClearHiddenTests, ComputeChecksums, CheckCellMetadata)
 
 
-def answer_key(notebook: Notebook, feedback: str) -> NotebookNode:
-    """The nbgrader source of a notebook, answers and hidden tests in it. feedback: the source of its feedback cell.
+def answer_key(notebook: Notebook, feedback: str, pictures: str = "") -> NotebookNode:
+    """The nbgrader source of a notebook, answers and hidden tests in it. feedback, pictures: the sources of these cells ("": none).
 
     A notebook that is not graded has none of the cells about checks, points and handing in.
     """
-    words = {"name": notebook.name, "launch": _launch(notebook.name)}
+    say = translator(notebook.language, notebook.name)
+    words = {"name": notebook.name, "launch": _launch(notebook), "answers": f"solutions/{notebook.path}"}
     launch = _cell(MACHINERY, "opening", words["launch"], markdown=True)
     opening, closing = (
-        _cell(MACHINERY, name, (ROOT / "solutions" / f"{name}.md").read_text(encoding="utf-8").format(**words), markdown=True)
-        for name in ("opening", "closing")
+        _cell(MACHINERY, name, replaced(text, list(of_markdown(text)), say).format(**words), markdown=True)
+        for name, text in FRAMING.items()
     )
     speaks, score = _folded(_cell(MACHINERY, "feedback", feedback)), _cell(MACHINERY, "score", MACHINERY_SOURCES["score"])
+    draws = [_folded(_cell(MACHINERY, "pictures", pictures))] if pictures else []
     first, *rest = [
-        _cell(cell.kind, cell.name, cell.source, id=id, markdown=cell.markdown, points=cell.points) for cell, id in _ids(notebook)
+        _cell(cell.kind, cell.name, cell.source, id=id, markdown=cell.markdown, points=cell.points) for cell, id in with_ids(notebook)
     ]
     for check in rest:
         if identity(check).kind == "check":
             check.source = check.source.replace("# ", FORM, 1)
             _folded(check)
     return new_notebook(
-        cells=[first, opening, speaks, *rest, closing, score] if notebook.graded else [first, launch, *rest],
+        cells=[first, opening, *draws, speaks, *rest, closing, score] if notebook.graded else [first, launch, *draws, *rest],
         metadata={
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
@@ -70,7 +81,7 @@ def to_text(nb: NotebookNode) -> str:
     return nbformat.writes(nb)
 
 
-def _ids(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
+def with_ids(notebook: Notebook) -> Iterator[tuple[Cell, str]]:
     """Cells with ids made from names; prose is numbered behind the named cell it follows."""
     before, count = "title", 0
     for cell in notebook.cells:
@@ -96,18 +107,14 @@ def _folded(cell: NotebookNode) -> NotebookNode:
     return cell
 
 
-def _launch(name: str) -> str:
+def _launch(notebook: Notebook) -> str:
     """Buttons that open the notebook where the course's repository is public, or how to upload it."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["grader"]
     if repository := settings["repository"].removeprefix("https://github.com/").strip("/"):
         colab, modelscope = "https://colab.research.google.com", "https://modelscope.cn/notebook/share"
-        file = f"github/{repository}/blob/main/notebooks/{name}.ipynb"
+        file = f"github/{repository}/blob/main/notebooks/{notebook.path}"
         return (
             f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/{file}) "
             f"[![Open in ModelScope](https://img.shields.io/badge/ModelScope-Notebook-624aff)]({modelscope}/{file})"
         )
-    return (
-        "**In a browser, nothing installed:** in [Colab](https://colab.research.google.com) choose *File > Upload notebook*, in "
-        "[ModelScope](https://modelscope.cn/my/mynotebook) (魔搭) start a notebook and drag the file into its file list; "
-        f"the file is `{name}.ipynb`."
-    )
+    return translator(notebook.language, notebook.name)(UPLOAD).format(name=notebook.name)

@@ -8,9 +8,13 @@ from typing import Any
 
 MACHINERY = "machinery"  # the kind of the cells that no source text holds: opening, feedback, closing, score
 FORM = "# @title "  # begins a folded cell: Colab shows what follows as its title
+SPEAKS = "Feedback: run this cell once. After each check it says what is right and which mistake it looks like."
+DRAWS = "Pictures: run this cell once. It looks for a font with the letters of this language; where there is none, labels are English."
+PACKED = "Its text, packed: print(feedback.text) shows it; in the course's repository it is in grader/feedback/."
 MACHINERY_SOURCES = {  # "" where it is prose, or packed and different in each notebook
     "opening": "",
-    "feedback": FORM + "Feedback: run this cell once. After each check it says what is right and which mistake it looks like.",
+    "pictures": FORM + DRAWS,  # of a translated notebook
+    "feedback": FORM + SPEAKS,
     "closing": "",
     "score": "feedback.score()",
 }
@@ -19,7 +23,7 @@ ANSWERED = ("solution", "bring", "answer")  # kinds whose text is the learner's
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a cell is. kind: one of the source text's, MACHINERY, "text", or "" for a cell that is not the course's.
+    """Who a cell is. kind: one of the source text's, of nbgrader's toolbar too, MACHINERY, "text", or "" for none of the course's.
 
     name: in the course, else nbgrader's grade id. cell_id: the notebook format's (Colab keeps it in the metadata).
     points: of a graded cell. graded: a check or a written answer. written: an answer that a person reads.
@@ -41,7 +45,7 @@ def identity(cell: Mapping[str, Any]) -> Identity:
     graded = theirs.get("grade") is True
     points = theirs.get("points")
     return Identity(
-        kind=_text(ours.get("kind")),
+        kind=_text(ours.get("kind")) or _toolbar_kind(cell.get("cell_type") == "code", theirs),
         name=_text(ours.get("name")) or _text(theirs.get("grade_id")),
         grade_id=_text(theirs.get("grade_id")),
         cell_id=_text(cell.get("id")) or _text(metadata.get("id")),
@@ -49,6 +53,13 @@ def identity(cell: Mapping[str, Any]) -> Identity:
         graded=graded,
         written=graded and theirs.get("solution") is True,
     )
+
+
+def _toolbar_kind(code: bool, theirs: Mapping[str, Any]) -> str:
+    grade, solution, locked = (theirs.get(flag) is True for flag in ("grade", "solution", "locked"))
+    if grade:
+        return "answer" if solution else "check"
+    return "solution" if code and solution else "given" if code and locked else ""
 
 
 def cell_metadata(kind: str, name: str, points: int = 0) -> dict[str, Any]:

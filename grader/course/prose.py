@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 
 from grader.course.source import Notebook
+from grader.course.translation import translator
 
 DETAILS = re.compile(r'<details(?: data-checks="([\w ]+)")?><summary>.*?</summary>(.*?)</details>', re.DOTALL)
+READ, THEN, ABOVE = "Where to read: {where}.", ", then ", "the text above"
 ARGUMENT = re.compile(r"^\| (.+?) \| .*?`(\[[^\]]*\])`.*? \|", re.MULTILINE)
 
 
 def hints(notebook: Notebook) -> dict[str, tuple[list[tuple[str, str]], str]]:
     """Exercise -> the ideas of its text, each after the checks it is for ("": all of them), and the place where to read."""
+    say = translator(notebook.language, notebook.name)
     found, prose = {}, ""
     for exercise in notebook.exercises:
         prose += exercise.prose + "\n"
         ideas = [(checks, plain(idea)) for checks, idea in DETAILS.findall(exercise.prose)]
-        *above, (depth, own) = re.findall(r"^(##+) (.+)$", prose, re.MULTILINE) or [("", "the text above")]
+        *above, (depth, own) = re.findall(r"^(##+) (.+)$", prose, re.MULTILINE) or [("", say(ABOVE))]
         section = [heading for marks, heading in above if len(marks) < len(depth)][-1:]
-        where = ", then ".join(f"“{re.sub(r' [(].*', '', plain(heading.replace('`', '')))}”" for heading in [*section, own])
-        found[exercise.name] = ideas, f"Where to read: {where}."
+        where = say(THEN).join(f"“{re.sub(r' ?[(（].*', '', plain(heading.replace('`', '')))}”" for heading in [*section, own])
+        found[exercise.name] = ideas, say(READ).format(where=where)
     return found
 
 

@@ -49,7 +49,7 @@ class Cell:
     @property
     def title(self) -> str:
         """The first comment line of a check, without its mark and full stop."""
-        return self.source.split("\n", 1)[0].lstrip("# ").rstrip(". ")
+        return self.source.split("\n", 1)[0].lstrip("# ").rstrip(".。 ")
 
     @property
     def hidden(self) -> str:
@@ -78,10 +78,20 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook of the course. name: the file's stem, such as "02_grpo_loss"."""
+    """A notebook of the course.
+
+    name: the file's stem, such as "02_grpo_loss". language: such as "zh_CN" ("": English). english: what it was translated from.
+    """
 
     name: str
     cells: tuple[Cell, ...]
+    language: str = ""
+    english: Notebook | None = None
+
+    @property
+    def path(self) -> str:
+        """Of its file, below solutions/ and notebooks/: "02_grpo_loss.ipynb", "zh/02_grpo_loss.ipynb"."""
+        return f"{self.language.partition('_')[0]}/{self.name}.ipynb".removeprefix("/")
 
     def of_kind(self, *kinds: str) -> list[Cell]:
         return [cell for cell in self.cells if cell.kind in kinds]

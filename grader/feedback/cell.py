@@ -44,7 +44,7 @@ class Feedback:
 
     def before(self, info):
         cell, names = info.raw_cell or "", self.shell.user_ns  # a check's title may stand below a magic, or be a form's
-        lines = (line.lstrip("# ").removeprefix("@title ").partition(" {")[0].rstrip(". ") for line in cell.split("\n"))
+        lines = (line.lstrip("# ").removeprefix("@title ").partition(" {")[0].rstrip(".。 ") for line in cell.split("\n"))
         self.check, self.error = next((self.checks[line] for line in lines if line in self.checks), None), None
         self.defined = {name: names.get(name) for name in self.hints if re.search(rf"^\s*def {name}\b", cell, re.MULTILINE)}
         if self.check:
@@ -60,17 +60,16 @@ class Feedback:
     def of_check(self, error, name, exercise, points):
         """What to say after a check, line by line."""
         self.latest = exercise
-        plural = "point" if points == 1 else "points"
         waits = self.failed & self.used(exercise)
         self.passed[name] = not error and not waits
         if waits:
             return [f"Not judged: {min(waits)} is not what its cell says, since that stopped with an error. Begin there."]
         if not error:
             self.seen[name] = True
-            return [f"\u2713 {points} {plural}: this part of {exercise} is right."]
+            return [f"\u2713 {points} {'point' if points == 1 else 'points'}: this part of {exercise} is right."]
         if is_open(error):
             self.seen.pop(name, None)
-            return [f"{exercise} is not written yet: {points} {plural} {'waits' if points == 1 else 'wait'} here."]
+            return [f"{exercise} is not written yet: {points} {'point waits' if points == 1 else 'points wait'} here."]
         told = self.named(name, exercise, error) or self.explained(exercise, error)
         return [*told, f'Stuck? hint("{exercise}") gives a hint, and another one each time.']
 
@@ -113,7 +112,7 @@ class Feedback:
         shapes = self.shapes.get(exercise, {})
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == exercise]
         words = meaning(type(error).__name__, str(error), shapes, inside=bool(frames))  # or raised of what came out of it
-        if words and shapes and "shape" in words:
+        if words and shapes and ("must match the size" in str(error) or "shape mismatch" in str(error)):
             words += " The text gives the shapes " + ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             for frame in frames[-1:]:
                 names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
@@ -166,5 +165,5 @@ class Feedback:
         if self.written:
             print(f"  {'written answers':{width}}   - of {self.written:>2}   read by a person")
         print("\nGrading runs the same checks on more inputs, which this notebook does not show.")
-        last = f"All of it. {f'Next: {self.following}.ipynb' if self.following else 'You have written GRPO.'}"
+        last = f"All of it. Next: {self.following}.ipynb" if self.following else "All of it. You have written GRPO."
         print(last if done == total else "Open points are an invitation: the message of the failed check says where to look.")

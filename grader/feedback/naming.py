@@ -121,10 +121,10 @@ def candidates(seen, prints, decimals):
 
 def sentences(names, sure, mistakes):
     """What to say of candidates; nothing where there are too many. mistakes: name -> [summary, hint]."""
-    start = "It looks like this" if sure else "Perhaps"
+    start = "It looks like this: " if sure else "Perhaps: "
     words = {name: mistakes[name][0][1:] for name in names}  # where one says all that another says, and more, the other is told
     names = [name for name in names if not any(words[other] in words[name] for other in names if other != name)]
-    return [f"{start}: {mistakes[name][0]}\n  {mistakes[name][1]}" for name in names if len(names) <= AT_MOST]
+    return [f"{start}{mistakes[name][0]}\n  {mistakes[name][1]}" for name in names if len(names) <= AT_MOST]
 
 
 def called(code):

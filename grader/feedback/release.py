@@ -13,31 +13,42 @@ from typing import Any
 from nbformat import NotebookNode
 
 from grader.course import build
-from grader.course.metadata import ANSWERED, MACHINERY_SOURCES, identity
+from grader.course.metadata import ANSWERED, DRAWS, FORM, PACKED, SPEAKS, identity
 from grader.course.prose import hints, shapes
 from grader.course.source import Notebook, read_course
+from grader.course.texts import of_code, replaced, way_back
+from grader.course.translation import languages, translated, translator
+from grader.feedback.catalogues import updated
 from grader.feedback.naming import equal
 from grader.feedback.table import fingerprints
 from grader.mistakes import versions
 
 HERE = Path(__file__).parent
 EMBEDDED = ("naming.py", "errors.py", "cell.py")
-CELL = '''\
+CELL = """\
 {title}
-# Its text, packed: print(feedback.text) shows it; in the course's repository it is in grader/feedback/.
+# {about}
 import base64, types, zlib
 packed = "{packed}"
 module = types.ModuleType("feedback")
 module.text = zlib.decompress(base64.b85decode(packed)).decode()
 exec(module.text, module.__dict__)
 feedback, hint = module.feedback, module.feedback.hint
-'''
+"""
+PICTURES = """\
+{title}
+import base64, zlib
+packed = "{packed}"
+exec(zlib.decompress(base64.b85decode(packed)).decode(), {{}})
+"""
 
 
 def answer_key(notebook: Notebook, following: str = "") -> NotebookNode:
     """The answer key with its feedback cell, the text of which is packed. following: the name of the next notebook ("": none)."""
-    packed = base64.b85encode(zlib.compress(feedback_text(notebook, following).encode(), 9)).decode()
-    return build.answer_key(notebook, CELL.format(title=MACHINERY_SOURCES["feedback"], packed=packed))
+    say = translator(notebook.language, notebook.name)
+    feedback = CELL.format(title=FORM + say(SPEAKS), about=say(PACKED), packed=_packed(feedback_text(notebook, following)))
+    pictures = PICTURES.format(title=FORM + say(DRAWS), packed=_packed(pictures_text(notebook))) if notebook.language else ""
+    return build.answer_key(notebook, feedback, pictures)
 
 
 def answered(notebook: Notebook, answers: Mapping[str, str] = {}) -> NotebookNode:
@@ -51,22 +62,23 @@ def answered(notebook: Notebook, answers: Mapping[str, str] = {}) -> NotebookNod
 
 
 def released(solutions: Path) -> dict[str, str]:
-    """Every file that the source text gives: path relative to the course's folder -> its text."""
+    """Every file that the source text gives, in every language: path relative to the course's folder -> its text."""
     course = read_course(solutions)
-    files = {}
+    files = {path.relative_to(solutions.parent).as_posix(): text for path, text in updated(course, solutions / "locale")}
     for notebook, following in zip(course, [nb.name for nb in course[1:]] + [""], strict=True):
-        key = answer_key(notebook, following)
-        files[f"solutions/{notebook.name}.ipynb"] = build.to_text(key)
-        files[f"notebooks/{notebook.name}.ipynb"] = build.to_text(build.learner_notebook(key))
+        for edition in (notebook, *(translated(notebook, language) for language in languages(solutions / "locale"))):
+            key = answer_key(edition, following)
+            files[f"solutions/{edition.path}"] = build.to_text(key)
+            files[f"notebooks/{edition.path}"] = build.to_text(build.learner_notebook(key))
     return files
 
 
 def differences(files: dict[str, str], root: Path) -> Iterator[tuple[str, str]]:
     """(file, what is wrong with it) for each built file that is missing, stale or not ours."""
-    for folder in ("solutions", "notebooks"):
-        for path in sorted((root / folder).glob("*.ipynb")):
-            if f"{folder}/{path.name}" not in files:
-                yield f"{folder}/{path.name}", "no source text builds it; delete it"
+    for path in sorted([*root.glob("solutions/**/*.ipynb"), *root.glob("notebooks/**/*.ipynb"), *root.glob("solutions/locale/*/*.po")]):
+        name = path.relative_to(root).as_posix()
+        if name not in files and path.parent.name != ".ipynb_checkpoints":
+            yield name, "no source text builds it; delete it"
     for name, text in files.items():
         if not (root / name).exists():
             yield name, "missing; run 'make release'"
@@ -78,13 +90,15 @@ def feedback_text(notebook: Notebook, following: str = "") -> str:
     """What the feedback cell runs: naming.py, errors.py and cell.py, and all that they have to know of this notebook."""
     text = "\n\n".join((HERE / name).read_text(encoding="utf-8").rstrip() for name in EMBEDDED)
     text = re.sub(r"^from grader\..*\n", "", text, flags=re.MULTILINE)
+    say = translator(notebook.language, notebook.name)
+    text = replaced(text, list(of_code(text, comments=False)), say)
     prints = fingerprints(notebook)
     told = {name for _, *entries in prints for names, *_ in entries for name in names.split()}
     tables: dict[str, Any] = {
         "checks": {c.title: [c.name, c.exercise, c.points] for c in notebook.of_kind("check")},
         "hints": hints(notebook),
-        "shapes": shapes(notebook),
-        "mistakes": {v.name: [v.summary, v.hint] for v in versions(notebook.name) if v.name in told},
+        "shapes": shapes(notebook.english or notebook),
+        "mistakes": {v.name: [say(v.summary), say(v.hint)] for v in versions(notebook.name) if v.name in told},
     }
     written = sum(c.points for c in notebook.of_kind("answer"))
     lines = [
@@ -97,6 +111,21 @@ def feedback_text(notebook: Notebook, following: str = "") -> str:
         ")",
     ]
     return text + "\n\n\n" + "\n".join(lines) + "\n"
+
+
+def pictures_text(notebook: Notebook) -> str:
+    """What the cell about pictures runs in a translated notebook."""
+    say = translator(notebook.language, notebook.name)
+    cells = (notebook.english or notebook).of_kind("given", "show", "scenario")
+    shown = {t.words: t for cell in cells for t in of_code(cell.source, comments=False)}
+    labels = sorted((t for t in shown.values() if not say(t.words).isascii()), key=lambda t: len(say(t.words)), reverse=True)
+    letters = "".join(sorted({c for t in labels for c in say(t.words) if c.isalpha() and not c.isascii()}))
+    table = [[*way_back(t.words, say(t.words), t.formatted)] for t in labels]
+    return f"{(HERE / 'pictures.py').read_text(encoding='utf-8')}\n\ndraw({letters!r}, {table!r})\n"
+
+
+def _packed(text: str) -> str:
+    return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _same(built: str, found: str) -> bool:

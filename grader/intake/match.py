@@ -8,25 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
-from grader.course.metadata import MACHINERY, MACHINERY_SOURCES, unfolded
+from grader.course.metadata import FORM, MACHINERY, MACHINERY_SOURCES, unfolded
 from grader.course.source import Cell, Notebook
+from grader.course.translation import languages, translated, translator
 from grader.intake.notebook_file import RawCell, RawNotebook, Unreadable, read_file
-from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, same_code, sole_function
+from grader.intake.python_file import read_python_file
+from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, part_of, same_code, sole_function
 
-__all__ = ["Submission", "Unreadable", "read_submission"]
+__all__ = ["NoExercise", "Submission", "Unreadable", "read_python", "read_submission"]
 
 MAX_ANSWER = 10_000  # characters of a written answer: some five pages
 PLACEHOLDER = "YOUR ANSWER HERE"  # nbgrader's, in a written answer
+LISTED = 5  # names in a note
 ALIKE = 0.5  # share of lines that two cells must have in common for one to be a copy of the other
-MACHINERY_CELLS = tuple(Cell(MACHINERY, name, source, markdown=not source) for name, source in MACHINERY_SOURCES.items())
+
+
+class NoExercise(Unreadable):
+    """A Python file that is no hand-in: it defines none of the functions asked for."""
 
 
 @dataclass(frozen=True)
 class Submission:
     """A hand-in, ready to be run.
 
-    notebook: of the course, the one it answers. cells: in the order in which they run: the course's text of given,
+    notebook: of the course, the one it answers, in its language. cells: in the order in which they run: the course's text of given,
     scenario and bring cells, the learner's of solution and answer cells (source "" where it is missing), and what
     else the learner wrote (kind "extra", name ""). notes: what was mended, a sentence each.
     """
@@ -44,7 +51,26 @@ def read_submission(data: bytes, filename: str, course: Sequence[Notebook]) -> S
     others = [nb.name for nb in course if nb.name in filename]
     if others and notebook.name not in others:
         notes.append(f"The file is named {others[0]} but holds {notebook.name}; it was graded as that.")
-    return _Reading(notebook, raw.cells, notes).submission()
+    return _Reading(_in_its_language(notebook, raw.cells), raw, notes).submission()
+
+
+def read_python(data: bytes, filename: str, course: Sequence[Notebook]) -> list[Submission]:
+    """The submissions in the bytes of a Python file: to each notebook of which it defines an exercise. Raises Unreadable.
+
+    Where the file is named like one of these notebooks, to that one alone. Written answers are no part of them. NoExercise
+    is raised where there is none.
+    """
+    raw = read_python_file(data, filename)
+    functions = {name for cell in raw.cells if cell.code for name in defines(cell.source)}
+    answered = [nb for nb in course if functions & {cell.name for cell in nb.of_kind("solution")}]
+    if not answered:
+        exercises = [cell.name for nb in course for cell in nb.of_kind("solution")]
+        near = next(((name, found[0]) for name in sorted(functions) if (found := get_close_matches(name, exercises, 1))), None)
+        meant = f"; is its {near[0]} meant to be {near[1]}?" if near else "; define them under the names that the notebooks give"
+        raise NoExercise(f"{filename}: it defines none of the exercises of {', '.join(nb.name for nb in course)}{meant}")
+    named = [nb for nb in answered if nb.name in filename]
+    programs = [replace(nb, cells=tuple(cell for cell in nb.cells if cell.kind != "answer")) for nb in named or answered]
+    return [_Reading(nb, raw, list(raw.notes)).submission() for nb in programs]
 
 
 def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> Notebook:
@@ -65,6 +91,13 @@ def _answered(raw: RawNotebook, filename: str, course: Sequence[Notebook]) -> No
     return max(candidates, key=lambda nb: (nb.name == raw.name, evidence(nb, "bring"), nb.name in filename))
 
 
+def _in_its_language(notebook: Notebook, raw: Sequence[RawCell]) -> Notebook:
+    """The edition that has most lines in common with a hand-in; English where they all have as many."""
+    lines = {line for cell in raw for line in _lines(cell.source)}
+    editions = [notebook, *(translated(notebook, language) for language in languages())]
+    return max(editions, key=lambda edition: sum(len(lines & _lines(_visible(cell))) for cell in edition.cells))
+
+
 @dataclass(frozen=True)
 class _Piece:
     """Code of the learner's that will run. place: index in the course's notebook. own: the exercise whose cell it is."""
@@ -78,15 +111,19 @@ class _Piece:
 class _Reading:
     """The cells of one hand-in, held against the notebook that they answer."""
 
-    def __init__(self, notebook: Notebook, raw: Sequence[RawCell], notes: list[str]) -> None:
-        self.notebook, self.notes = notebook, notes
+    def __init__(self, notebook: Notebook, file: RawNotebook, notes: list[str]) -> None:
+        self.notebook, self.notes, self.script = notebook, notes, file.script
+        self.unit = "line" if file.script else "cell"
         self.place = {id(cell): place for place, cell in enumerate(notebook.cells)}
         self.exercises = {cell.name for cell in notebook.of_kind("solution")}
         self.protected = {name for cell in notebook.of_kind("given", "scenario", "bring") for name in bound(cell.source)}
-        self.named = {cell.name: cell for cell in (*MACHINERY_CELLS, *notebook.cells) if cell.name}
-        self.lines = {id(cell): _lines(_visible(cell)) for cell in (*notebook.cells, *MACHINERY_CELLS)}
+        say = translator(notebook.language, notebook.name)
+        titled = {name: FORM + say(source.removeprefix(FORM)) if FORM in source else source for name, source in MACHINERY_SOURCES.items()}
+        self.machinery = tuple(Cell(MACHINERY, name, source, markdown=not source) for name, source in titled.items())
+        self.named = {cell.name: cell for cell in (*self.machinery, *notebook.cells) if cell.name}
+        self.lines = {id(cell): _lines(_visible(cell)) for cell in (*notebook.cells, *self.machinery)}
         self.raw: list[tuple[RawCell, Cell | None]] = []
-        for cell in raw:
+        for cell in file.cells:
             if cell.code and (plain := mended(cell.source)) != cell.source:
                 self.notes.append(f"Cell {cell.number}: invisible characters in the code were taken out.")
                 cell = replace(cell, source=plain)
@@ -124,7 +161,7 @@ class _Reading:
                 if functions & defines(cell.source):
                     return cell
         lines = _lines(raw.source)
-        others = [cell for cell in (*MACHINERY_CELLS, *self.notebook.cells) if cell.kind not in ("solution", "answer")]
+        others = [cell for cell in (*self.machinery, *self.notebook.cells) if cell.kind not in ("solution", "answer")]
 
         def likeness(cell: Cell) -> float:
             ours = self.lines[id(cell)]
@@ -140,7 +177,7 @@ class _Reading:
 
     def pieces(self) -> list[_Piece]:
         """Every piece of the learner's code that is to run, in the learner's order."""
-        place, pieces = -1, []
+        place, pieces, added_to = -1, [], list[str]()
         for raw, match in self.raw:
             if match and match.kind != MACHINERY:
                 theirs, place = place, self.place[id(match)]
@@ -153,9 +190,12 @@ class _Reading:
                 ours, own = _visible(match), ""
                 source = additions(source, ours, self.protected) if not same_code(source, ours) else ""
                 if source and match.kind in ("given", "scenario", "check"):
-                    self.notes.append(f"What you added to the course's cell {match.name} was kept as a cell of its own.")
+                    added_to.append(match.name)
             if source.strip():
                 pieces.append(_Piece(place, raw.number, source, own))
+        if added_to and not self.script:
+            cells = "cells" if len(added_to) > 1 else "cell"
+            self.notes.append(f"What you added to the course's {cells} {_listed(added_to)} was kept, behind it.")
         return pieces
 
     def solved(self, pieces: list[_Piece]) -> list[tuple[int, int, Cell]]:
@@ -166,16 +206,17 @@ class _Reading:
         for cell in self.notebook.of_kind("solution"):
             claims = [p for p in pieces if cell.name in defines(p.source)] or [p for p in pieces if p.own == cell.name]
             if not claims:
-                self.notes.append(f"The cell of {cell.name} is missing; the exercise counts as not answered.")
+                if not self.script:
+                    self.notes.append(f"The cell of {cell.name} is missing; the exercise counts as not answered.")
                 missing.append(cell)
                 continue
             best = max(claims, key=lambda p: (effort(p.source, cell.name), p.number))
             if len(claims) > 1:
                 numbers = ", ".join(str(p.number) for p in claims)
-                choice = f"the last one with an answer, cell {best.number}, was taken"
-                self.notes.append(f"{cell.name} is written in several cells ({numbers}); {choice}.")
+                choice = f"the last one with an answer, {self.unit} {best.number}, was taken"
+                self.notes.append(f"{cell.name} is written in several {self.unit}s ({numbers}); {choice}.")
             elif best.own != cell.name:
-                self.notes.append(f"{cell.name} was found in cell {best.number}, which is not the one meant for it.")
+                self.notes.append(f"{cell.name} was found in {self.unit} {best.number}, which is not the one meant for it.")
             for p in claims:  # an older or empty version is left out; one with helpers in it runs before the best
                 if p != best and (p.number > best.number or effort(p.source, cell.name) == 0 or defines(p.source) <= {cell.name}):
                     dropped.add(p.number)
@@ -192,9 +233,10 @@ class _Reading:
                 source = piece.source
                 if lost := overwrites(source, self.exercises):
                     what = f"puts a value in the place of the function {' and '.join(sorted(lost))}"
-                    self.notes.append(f"Cell {piece.number} {what}; only what it defines was kept.")
+                    self.notes.append(f"{self.unit.title()} {piece.number} {what}; only what it defines was kept.")
                     source = additions(source, "", self.exercises)
-                cells.append((piece.place, piece.number, Cell("extra", "", source)))
+                line = piece.number if self.script else 0
+                cells.append((piece.place, piece.number, Cell("extra", "", source, line=line)))
         return cells
 
     def under_its_name(self, piece: _Piece, name: str) -> str:
@@ -227,14 +269,20 @@ class _Reading:
 
     def compare_with_ours(self) -> None:
         """Notes on what the learner did to cells that are the course's."""
+        if self.script:  # it needs none of them, and may hold a part
+            ours = [(raw.source, m.source) for raw, m in self.raw if m and m.kind in ("given", "scenario")]
+            other = {name for own, given in ours if not part_of(own, given) for name in defines(own) & defines(given)}
+            if other:
+                self.notes.append(f"The course gives {_listed(sorted(other))}; its own were run.")
+            return
         for kinds, what in ((("given", "scenario"), "given"), (("check",), "test")):
             cells = self.notebook.of_kind(*kinds)
             gone = [cell.name for cell in cells if not any(match is cell for _, match in self.raw)]
             edited = {m.name for raw, m in self.raw if m and m.kind in kinds and not same_code(raw.source, _visible(m))}
             if gone:
-                self.notes.append(f"The {what} cells {', '.join(gone)} are missing; the course's own were run.")
+                self.notes.append(f"The {what} cells {_listed(gone)} are missing; the course's own were run.")
             if edited:
-                self.notes.append(f"The {what} cells {', '.join(sorted(edited))} were changed; the course's own were run.")
+                self.notes.append(f"The {what} cells {_listed(sorted(edited))} were changed; the course's own were run.")
         if any(match and match.kind == "solution" and self.by_id(raw) is None for raw, match in self.raw):
             self.notes.append("Cells of answers came without their ids; they were recognised by what they define.")
 
@@ -246,3 +294,9 @@ def _visible(cell: Cell) -> str:
 
 def _lines(source: str) -> set[str]:
     return {line.strip() for line in unfolded(source).splitlines() if line.strip()}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names for a note, of many the first."""
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

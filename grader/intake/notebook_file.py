@@ -40,7 +40,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class RawCell:
-    """A cell as it was handed in. number: its place, from 1."""
+    """A cell as it was handed in. number: its place, from 1; in plain Python its first line."""
 
     number: int
     code: bool
@@ -50,11 +50,12 @@ class RawCell:
 
 @dataclass(frozen=True)
 class RawNotebook:
-    """The cells of a file. name: of the course's notebook, as far as the file's metadata says so."""
+    """The cells of a file. name: of the course's notebook, as far as the file's metadata says so. script: it is plain Python."""
 
     name: str
     cells: tuple[RawCell, ...]
     notes: tuple[str, ...]
+    script: bool = False
 
 
 def read_file(data: bytes, filename: str) -> RawNotebook:
@@ -72,7 +73,7 @@ def _read(data: bytes) -> RawNotebook:
     for kind, *signatures in OTHER_FILES:
         if start.startswith(tuple(signatures)):
             raise Unreadable(f"this is {kind}, not a notebook; {DOWNLOAD}")
-    text, notes = _decoded(data)
+    text, notes = decoded(data)
     document, more = _parsed(text)
     cells, still_more = _cells(document)
     if len(cells) > MAX_CELLS:
@@ -86,7 +87,7 @@ def _read(data: bytes) -> RawNotebook:
     return RawNotebook(notebook_name(document), raw, (*notes, *more, *still_more))
 
 
-def _decoded(data: bytes) -> tuple[str, list[str]]:
+def decoded(data: bytes) -> tuple[str, list[str]]:
     """The text in the bytes: UTF-8 as a notebook should be, or what else a text editor or a mail program makes of it."""
     encoding = json.detect_encoding(data)
     for name in (encoding, "gb18030", "latin-1"):

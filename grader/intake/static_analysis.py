@@ -27,6 +27,19 @@ def parsed(source: str) -> ast.Module | None:
     return tree if _is_shallow(tree) and not any(map(_is_huge, ast.walk(tree))) else None
 
 
+def syntax_error(source: str) -> SyntaxError | None:
+    """Why Python would refuse the source, magics and shell lines left blank (None: it would not, or for its size alone)."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(_without_magics(source))
+    except SyntaxError as e:
+        return e
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
 def mended(source: str) -> str:
     """The source with spaces that only look like spaces replaced, where that is what keeps it from being Python."""
     plain = source.translate(INVISIBLE)
@@ -111,6 +124,19 @@ def same_code(one: str, other: str) -> bool:
     return len(said) == 2 and said[0] == said[1]
 
 
+def part_of(source: str, whole: str) -> bool:
+    """Whether every statement of a cell stands in `whole`, too."""
+    trees = parsed(source), parsed(whole)
+    said = [{ast.dump(node) for node in tree.body} for tree in trees if tree]
+    return len(said) == 2 and said[0] <= said[1]
+
+
+def main_guards(source: str) -> list[ast.If]:
+    """The statements ``if __name__ == "__main__":``, whose text an import does not run."""
+    tree = parsed(source)
+    return [node for node in tree.body if isinstance(node, ast.If) and _asks_for_main(node.test)] if tree else []
+
+
 def bound(source: str) -> set[str]:
     """Every name that a cell's own statements define or assign."""
     tree = parsed(source)
@@ -169,6 +195,15 @@ def _targets(node: ast.stmt) -> set[str]:
 
 def _calls(node: ast.stmt, name: str) -> bool:
     return any(isinstance(c, ast.Call) and isinstance(c.func, ast.Name) and c.func.id == name for c in ast.walk(node))
+
+
+def _asks_for_main(node: ast.expr) -> bool:
+    match node:
+        case ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]):
+            return True
+        case ast.Compare(ast.Constant("__main__"), [ast.Eq()], [ast.Name("__name__")]):
+            return True
+    return False
 
 
 def _is_todo(node: ast.AST) -> bool:

@@ -145,6 +145,8 @@ def _named(submission: Submission, seen: Mapping[str, _Seen]) -> dict[str, tuple
             words = f"{exercise.name} calls {min(causes)}, which fails a check of its own: begin there."
             found |= {name: (None, words) for name, what in own.items() if what.message}
             continue
+        if all(what.prints in (True, []) for what in own.values()):  # no numbers came out: nothing can be named
+            continue
         prints = by_mistake(fingerprints(notebook, exercise.name), own)
         decimals = {name: what.decimals for name, what in own.items()}
         names, sure = candidates({name: what.prints for name, what in own.items()}, prints, decimals)

@@ -174,7 +174,7 @@ class Session:
 
     def _run_cell(self, cell: Cell, tell: bool) -> None:
         """Runs a cell; where a statement of it fails, those that follow run all the same."""
-        where = f"cell {cell.name}" if cell.name else "an added cell"
+        where = f"cell {cell.name}" if cell.name else f"the code from line {cell.line}" if cell.line else "an added cell"
         source = cell.source
         if cell.kind == "bring":  # the course's own, without its text: it answers an exercise of an earlier notebook
             code = marshal.dumps(compile(source, f"<{cell.name}>", "exec", optimize=2))
@@ -189,6 +189,7 @@ class Session:
             source = after(source, reached) if reached > before else ""
             if tell:
                 rest = "; what follows it was run all the same" if source else ""
+                where = f"line {cell.line + reached - 1}" if cell.line and not cell.name else where  # of a Python file
                 self._note(cell, f"{where} stopped with {_error(where, reply['error'])[1].told}{rest}")
 
     def _note(self, cell: Cell, sentence: str) -> None:

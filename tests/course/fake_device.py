@@ -1,6 +1,6 @@
 """A device for machines that have none: its tensors refuse to meet those of the CPU, as a GPU's do, and what makes it wait is counted.
 
-Its data lie on the CPU, so the numbers are the CPU's. It has no kernels, no memory of its own and no streams.
+Its data lie on the CPU, so the numbers are the CPU's. It has no kernels, no memory of its own, no streams and no bfloat16.
 """
 
 import collections
@@ -19,6 +19,7 @@ MOVES = {aten.copy_.default, aten._to_copy.default, aten._local_scalar_dense.def
 OF_UNKNOWN_SIZE = {"nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive", "repeat_interleave"}
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 waits: collections.Counter[str] = collections.Counter()  # line -> how often it made the device wait for the host, or the host for it
+queued: list[str] = []  # what the device was told since it was last waited for
 
 
 class There(torch.Tensor):
@@ -58,8 +59,10 @@ class Generator(torch.Generator):
 
 
 def wait(what):
-    frames = [f for f in traceback.extract_stack() if f.filename.startswith("<")]
-    waits[f"{what} at {frames[-1].filename}:{frames[-1].lineno}"] += 1
+    stack = traceback.extract_stack()
+    frame = next((f for f in reversed(stack) if f.filename.startswith("<")), stack[-1])
+    waits[f"{what} at {frame.filename}:{frame.lineno}"] += 1
+    queued.clear()
 
 
 def mapped(change, x):
@@ -97,6 +100,7 @@ def carried_out(func, args, kwargs):
     stays = isinstance(args[0], There) if func is aten.copy_.default else asked == DEVICE or (there and not asked)
     if not stays or func is aten._local_scalar_dense.default:
         return out
+    queued.append(name)
     out = mapped(lambda x: There(x) if isinstance(x, torch.Tensor) else x, out)
     return return_and_correct_aliasing(func, args, kwargs, out)
 
@@ -120,20 +124,23 @@ class Calls(TorchFunctionMode):
         return attention(*args, **kwargs) if func is F.scaled_dot_product_attention else func(*args, **kwargs)
 
 
-def attention(q, k, v, attn_mask=None):
-    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-    return (scores if attn_mask is None else scores.masked_fill(~attn_mask, -torch.inf)).softmax(-1) @ v
+def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **options):
+    added = None if attn_mask is None else torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill(~attn_mask, -torch.inf)
+    return aten._scaled_dot_product_attention_math(q, k, v, added, dropout_p, is_causal, None, **options)[0]
 
 
 @contextlib.contextmanager
 def fake_device():
-    """Inside, tensors can be sent to DEVICE; `waits` begins empty."""
+    """Inside, tensors can be sent to DEVICE; `waits` and `queued` begin empty."""
     overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)  # a module's .to(DEVICE) makes new parameters
     waits.clear()
+    queued.clear()
     try:
         with (
             mock.patch.object(torch, "Generator", Generator),
+            mock.patch.object(torch, DEVICE, torch.cpu, create=True),  # where checkpointing looks for the device's random state
+            mock.patch.object(torch, "autocast", lambda _, autocast=torch.autocast, **options: autocast("cpu", **options)),
             mock.patch.object(torch.cuda, "synchronize", lambda: wait("synchronize")),
             Operations(),
             Calls(),

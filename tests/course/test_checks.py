@@ -8,9 +8,10 @@ import torch
 
 from grader.course.trusted import failure, namespace
 from grader.mistakes import versions
-from tests.conftest import COURSE
+from tests.conftest import COURSE, EVERY_NOTEBOOK
 
 CASES = [(nb, v) for nb in COURSE for v in versions(nb.name)]
+BROUGHT = [(nb, cell) for nb in EVERY_NOTEBOOK for cell in nb.of_kind("bring")]
 
 
 def names_of(case):
@@ -45,6 +46,14 @@ def test_a_right_variant_passes_every_check(case, seeds):
     notebook, version = case
     for seed in seeds:
         assert not {name: repr(e) for name, e in verdicts(notebook, version.exercise, version.source, seed).items() if e}
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("case", BROUGHT, ids=lambda case: f"{case[0].name[:2]}-{case[1].name}")
+def test_what_is_brought_passes_every_check_of_its_exercise(case):
+    _, brought = case
+    (home,) = [nb for nb in COURSE if brought.name in [c.name for c in nb.of_kind("solution")]]
+    assert not {name: repr(e) for name, e in verdicts(home, brought.name, brought.source).items() if e}
 
 
 @seeds([0], [20261129])

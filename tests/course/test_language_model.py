@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.thorough, pytest.mark.skipif(bool(MISSING), reason=MIS
 SETTINGS = '"preset": "auto"', '"preset": "tiny_random"'
 
 
-@pytest.fixture(scope="module")
-def notebook():
+def tiny_notebook():
+    """The notebook with the tiny random model in its settings."""
     (found,) = [nb for nb in EVERY_NOTEBOOK if nb.name == NAME]
     assert not found.graded
     tiny = [dataclasses.replace(c, source=c.source.replace(*SETTINGS).replace('"threads": 2', '"threads": 1')) for c in found.cells]
@@ -34,8 +34,7 @@ def notebook():
     return dataclasses.replace(found, cells=tuple(tiny))
 
 
-@pytest.fixture(scope="module")
-def names(notebook):
+def defined(notebook):
     """Everything that the cells up to the loop define, and the functions of those behind it."""
     names = {"__name__": "__main__"}
     for cell in notebook.cells:
@@ -47,6 +46,11 @@ def names(notebook):
                 source = source.partition("\n\n\ntruths = ")[0].partition("\n\n\nfor name, model")[0]
             execute(source, names, f"<{cell.name}>")
     return names
+
+
+@pytest.fixture(scope="module")
+def names():
+    return defined(tiny_notebook())
 
 
 @pytest.fixture
@@ -226,6 +230,22 @@ def test_a_split_batch_moves_the_policy_as_the_whole(names, prompts):
         torch.testing.assert_close(moved[0], other, atol=1e-5, rtol=1e-3)
 
 
+@pytest.mark.parametrize("kinds", [1, 2, 3, 5])
+def test_the_kinds_of_questions_take_turns(names, monkeypatch, kinds):
+    monkeypatch.setattr(names["plt"], "show", lambda: None)
+    asked = []
+
+    def note(texts, answers):
+        asked.append(answers[:: names["run"]["answers"]])
+        return [0.0] * len(texts)
+
+    pool = [[(f"{kind} + {k} =", str(kind)) for k in range(9)] for kind in range(kinds)]
+    names["train"](names["copy"].deepcopy(names["base"]), "made up", 4, reward=note, pool=pool)
+    for batch in (*asked, [answer for part in asked for answer in part]):
+        counts = [batch.count(str(kind)) for kind in range(kinds)]
+        assert max(counts) - min(counts) <= 1, counts
+
+
 def test_a_run_keeps_a_diary_stops_by_hand_and_refuses_a_reward_that_is_none(names, monkeypatch, capsys):
     monkeypatch.setattr(names["plt"], "show", lambda: None)
     before = names["copy"].deepcopy(names["base"].state_dict())
@@ -247,13 +267,19 @@ def test_a_run_keeps_a_diary_stops_by_hand_and_refuses_a_reward_that_is_none(nam
             names["train"](policy, "made up", 1, reward=lambda texts, answers, wrong=wrong: wrong)
 
 
-def test_a_full_gpu_says_what_to_make_smaller(names, monkeypatch):
+@pytest.mark.parametrize("where", ["update", "positions", "token_log_probs"])
+def test_a_full_gpu_says_what_to_make_smaller(names, prompts, monkeypatch, where):
     def full(*args, **kwargs):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setitem(names, "update", full)
-    with pytest.raises(RuntimeError, match=r"out of memory. Set settings\['at_once'\] = 1"):
-        names["train"](names["copy"].deepcopy(names["base"]), "made up", 1)
+    uses = {
+        "update": lambda: names["train"](names["copy"].deepcopy(names["base"]), "made up", 1),
+        "positions": lambda: names["gallery"](names["base"], names["some"]),
+        "token_log_probs": lambda: names["answer_log_probs"](names["base"], *prompts, drawn(names, prompts)),
+    }
+    monkeypatch.setitem(names, where, full)
+    with pytest.raises(RuntimeError, match=r"^The GPU is out of memory. Make one of these settings smaller.*'at_once' .*now 1\)"):
+        uses[where]()
 
 
 def test_curves_of_a_hacked_run_are_read(names):

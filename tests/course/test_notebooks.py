@@ -1,6 +1,7 @@
 """A learner's notebook stands alone: it runs with nothing of ours installed, unsolved and solved."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -14,13 +15,18 @@ from grader.course.source import ROOT
 from grader.feedback.release import answered
 from tests.conftest import COURSE
 
+OLD_IPYTHON = Path(sys.prefix) / "ipython7"  # 7.34, which Colab has; `make extras` puts it there
 
-def run_alone(nb, folder, *also):
-    """Executes a copy of the notebook in an empty folder, in a kernel that has torch, numpy, matplotlib and the packages in `also` only."""
+
+def run_alone(nb, folder, *also, path=""):
+    """Executes a copy of the notebook in an empty folder, in a kernel that has torch, numpy, matplotlib and the packages in `also` only.
+
+    path: a folder whose packages come before the others.
+    """
     kernel = folder / ".kernel" / "alone"
     kernel.mkdir(parents=True)
     argv = [sys.executable, str(Path(__file__).with_name("alone.py")), "-f", "{connection_file}"]
-    spec = {"argv": argv, "display_name": "alone", "language": "python", "env": {"ALSO": " ".join(also)}}
+    spec = {"argv": argv, "display_name": "alone", "language": "python", "env": {"ALSO": " ".join(also), "PYTHONPATH": str(path)}}
     (kernel / "kernel.json").write_text(json.dumps(spec))
     manager = AsyncKernelManager(kernel_name="alone", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(kernel.parent)]))
     work = folder / "empty"
@@ -58,6 +64,18 @@ def test_unsolved_nothing_fails_but_what_is_not_written(notebook, tmp_path):
     assert {o.ename for _, o in errors(nb)} == {"NotImplementedError"}
     assert all(len(o.traceback) == 1 for _, o in errors(nb)), "an open exercise is told in one line, not in a page of traceback"
     assert f"{notebook.name}: 0 of " in printed(nb, "score")
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not OLD_IPYTHON.exists() and not os.environ.get("CI"), reason="IPython 7.34 is not there (make extras)")
+@pytest.mark.parametrize("notebook", COURSE, ids=lambda nb: nb.name)
+def test_the_ipython_of_colab_does_as_well(notebook, tmp_path):
+    nb = shortened(answered(notebook))
+    nb.cells.append(nbformat.v4.new_code_cell("import IPython; print(IPython.__version__)", id="version"))
+    assert not errors(run_alone(nb, tmp_path, path=OLD_IPYTHON))
+    assert printed(nb, "version").startswith("7.34")
+    points = sum(c.points for c in notebook.of_kind("check"))
+    assert f"{notebook.name}: {points} of {points} points" in printed(nb, "score")
 
 
 @pytest.mark.parametrize("notebook", COURSE, ids=lambda nb: nb.name)

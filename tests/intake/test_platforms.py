@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from grader.intake import platforms as collect
-from grader.intake.platforms import CollectedFile, Refusal, clean_name, gather, placed
+from grader.intake import archives, platforms
+from grader.intake.platforms import CollectedFile, Owner, Refusal, clean_name, gather, placed
 
 JUNE, JULY = (2026, 6, 1, 12, 0, 0), (2026, 7, 1, 12, 0, 0)
 
@@ -150,8 +150,8 @@ def test_path_tricks_lead_nowhere(tmp_path, name):
 
 def test_student_ids_are_safe_as_names_of_folders(tmp_path):
     names = ["..", "a/b", "-rf", "x" * 300, "a\nb", "$(reboot)", "~", " ", "é", "e\u0301"]
-    owners = {collect._Owner(name) for name in names}
-    ids = collect._ids(owners)
+    owners = {Owner(name) for name in names}
+    ids = platforms._ids(owners)
     for id in ids.values():
         assert id and not id.startswith((".", "-")) and len(id) < 100 and all(c.isalnum() or c in "._@+-" for c in id)
 
@@ -265,14 +265,14 @@ def odd_compression():
 def test_whatever_reading_one_hand_in_raises_the_others_are_taken(tmp_path, monkeypatch, error, inner):
     eve = zipped({"02_grpo_loss.ipynb": b"1"}) if inner.endswith("zip") else b"eve"
     put(tmp_path, {"c.zip": zipped(moodle(al=("a.ipynb", b"1"), eve=(inner, eve), hal=("a.ipynb", b"3")))})
-    read = collect._whole
+    read = archives._whole
 
     def whole(data):
         if data == eve:
             raise error("two\nlines.")
         return read(data)
 
-    monkeypatch.setattr(collect, "_whole", whole)
+    monkeypatch.setattr(archives, "_whole", whole)
     found, refused = taken(tmp_path / "c.zip")
     assert found == {("al", "a.ipynb"): b"1", ("hal", "a.ipynb"): b"3"}
     assert [(r.student, r.reason) for r in refused] == [
@@ -288,7 +288,7 @@ def test_an_odd_compression_is_refused(tmp_path):
 
 
 def test_nobodys_bombs_cost_another_a_hand_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(collect, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(archives, "MAX_BYTES", 1_000_000)
     files = [(f"Eve_12_assignsubmission_file_/{i:02}_x.ipynb", bytes(990_000), JUNE) for i in range(13)]
     bombs = zipped({f"{i:02}_x.ipynb": bytes(600_000) for i in range(8)})
     files += [("Mal_13_assignsubmission_file_/hw.zip", bombs, JUNE), ("Zed_14_assignsubmission_file_/a.ipynb", b"z" * 10_000, JUNE)]
@@ -299,15 +299,12 @@ def test_nobodys_bombs_cost_another_a_hand_in(tmp_path, monkeypatch):
     assert refused and all(item.student == "Mal" and "as a zip bomb does" in item.reason for item in refused)
 
 
-def test_dates_in_a_students_own_zip_do_not_count(tmp_path):
+def test_dates_of_files_tell_versions_apart_and_never_when_they_were_handed_in(tmp_path):
     early = zipped([("02_grpo_loss.ipynb", b"new", JUNE), ("a/02_grpo_loss.ipynb", b"old", (1980, 1, 1, 0, 0, 0))])
-    july = time.mktime((*JULY, 0, 0, -1))
     put(tmp_path, {"c.zip": zipped({"Gus_1_assignsubmission_file_/hw.zip": zipped({"in.zip": early})}, JULY), "f/gus.zip": early})
-    os.utime(tmp_path / "f" / "gus.zip", (july, july))
     for path in ("c.zip", "f"):
         (item,) = gather([tmp_path / path])
-        assert item.mtime == july
-        assert item.data == b"new", "they tell which of the student's versions is the newest"
+        assert (item.data, item.when, item.late) == (b"new", None, False)
 
 
 def test_a_students_zip_is_opened_once_for_all_that_is_in_it(tmp_path, monkeypatch):
@@ -335,38 +332,35 @@ def test_names_that_cannot_be_printed_are_made_so(tmp_path):
     assert len(refused) == 2 and all(r.reason.encode().isascii() and r.filename.isprintable() for r in refused)
 
 
-def filed(held, notebook, *names):
-    """Where the hand-ins of one `collect` are filed; names: "Ada_11"."""
-    folder = io.BytesIO(zipped({f"{name}_assignsubmission_file_/{notebook}.ipynb": b"1" for name in names}))
-    files = collect._in_zip(lambda: zipfile.ZipFile(folder), "c.zip")
-    owners = [collect._whose(file.parts, "c")[0] for file in files]
-    ids = collect._ids(set(owners))
-    return [placed(CollectedFile(ids[o], f"{notebook}.ipynb", b"1", 0.0, (), o.number), notebook, held) for o in owners]
+def filed(tmp_path, held, notebook, *names):
+    """Where the hand-ins of one download are filed; names: "Ada_11". held: of earlier downloads, brought up to date."""
+    put(tmp_path, {"c.zip": zipped({f"{name}_assignsubmission_file_/{notebook}.ipynb": b"1" for name in names})})
+    where = []
+    for item in gather([tmp_path / "c.zip"]):
+        student = placed(item, lambda student: held.get((student, notebook), ""))
+        held[student, notebook] = item.owner.number
+        where.append(student)
+    return where
 
 
-def test_a_namesake_who_comes_later_takes_nobodys_place():
+def test_a_namesake_who_comes_later_takes_nobodys_place(tmp_path):
     held = {}
-    assert filed(held, "01_a", "Ada L_111", "Bo_112") == ["Ada_L", "Bo"]
-    assert filed(held, "01_a", "Ada L_999") == ["Ada_L_999"]
-    assert filed(held, "01_a", "Ada L_111") == ["Ada_L"], "the same person again"
-    assert filed(held, "01_a", "Ada L_999", "Ada L_111", "Ada L_7") == ["Ada_L_999", "Ada_L", "Ada_L_7"]
-    assert filed(held, "02_b", "Ada L_205", "Bo_206") == ["Ada_L", "Bo"], "Moodle numbers people anew in each assignment"
+    assert filed(tmp_path, held, "01_a", "Ada L_111", "Bo_112") == ["Ada_L", "Bo"]
+    assert filed(tmp_path, held, "01_a", "Ada L_999") == ["Ada_L_999"]
+    assert filed(tmp_path, held, "01_a", "Ada L_111") == ["Ada_L"], "the same person again"
+    assert filed(tmp_path, held, "01_a", "Ada L_999", "Ada L_111", "Ada L_7") == ["Ada_L_999", "Ada_L", "Ada_L_7"]
+    assert filed(tmp_path, held, "02_b", "Ada L_205", "Bo_206") == ["Ada_L", "Bo"], "Moodle numbers people anew in each assignment"
 
 
-def test_namesakes_who_came_together_keep_their_places():
+def test_namesakes_who_came_together_keep_their_places(tmp_path):
     held = {}
-    assert filed(held, "01_a", "Li Wei_1", "Li Wei_2") == ["Li_Wei_1", "Li_Wei_2"]
-    assert filed(held, "01_a", "Li Wei_2") == ["Li_Wei_2"]
-    assert filed(held, "01_a", "Li Wei_3", "Li Wei_1") == ["Li_Wei_3", "Li_Wei_1"]
-
-
-def test_gather_tells_the_number_that_tells_namesakes_apart(tmp_path):
-    put(tmp_path, {"c.zip": zipped({**{n: d for n, d, _ in moodle(ada=("a.ipynb", b"1"))}, "bo/a.ipynb": b"2"})})
-    assert [(item.student, item.number) for item in gather([tmp_path / "c.zip"])] == [("ada", "11"), ("bo", "")]
+    assert filed(tmp_path, held, "01_a", "Li Wei_1", "Li Wei_2") == ["Li_Wei_1", "Li_Wei_2"]
+    assert filed(tmp_path, held, "01_a", "Li Wei_2") == ["Li_Wei_2"]
+    assert filed(tmp_path, held, "01_a", "Li Wei_3", "Li Wei_1") == ["Li_Wei_3", "Li_Wei_1"]
 
 
 def test_names_that_are_cut_short_stay_different_people():
-    ids = [collect._safe(name) for name in ("x" * 100 + "a", "x" * 100 + "b", "!!!", "???")]
+    ids = [platforms._safe(name) for name in ("x" * 100 + "a", "x" * 100 + "b", "!!!", "???")]
     assert len(set(ids)) == 4
 
 
@@ -399,3 +393,151 @@ def test_a_students_zip_is_asked_before_anything_of_it_is_unpacked(tmp_path):
     data[-10:-6] = (2**31).to_bytes(4, "little")  # a directory of two gigabytes, it says
     (_, reason), zoe = student_zip(tmp_path, bytes(data))
     assert "holds more than 50000 files" in reason and zoe == ("zoe_5", "")
+
+
+# What each platform writes
+
+
+def local(*when):
+    return time.mktime((*when, 0, 0, -1))
+
+
+def written(submissions):
+    """Gradescope's submission_metadata.yml. submissions: {number: [(name, sid), ...]}."""
+    lines = ["---"]
+    for number, people in submissions.items():
+        lines += [f"submission_{number}:", "  :submitters:"]
+        lines += [f"  - :name: {name}\n    :sid: '{sid}'\n    :email: {sid}@x.org" for name, sid in people]
+        lines += [
+            "  :created_at: 2026-11-20 01:00:00.938335000 Z",
+            "  :score: 0.0",
+            "  :results: !ruby/object:Some::Class",
+            "    tests: []",
+        ]
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "student", "words", "facts"),
+    [
+        ("larkada_123_456_{}", "larkada_123", ("larkada",), {"attempt": 456}),
+        ("larkada_LATE_123_456_{}", "larkada_123", ("larkada",), {"attempt": 456, "late": True}),
+        ("vandermeer_anna_123_456_{}", "vandermeer_anna_123", ("vandermeer_anna",), {"attempt": 456}),
+        ("anon_xK3aB_456_{}", "anon_xK3aB", ("anon_xK3aB",), {"attempt": 456, "hidden": True}),
+        ("LATE_anon_9fQ2z_457_{}", "anon_9fQ2z", ("anon_9fQ2z",), {"attempt": 457, "late": True, "hidden": True}),
+        ("张三_2023001_{}", "张三_2023001", (), {}),
+        ("2023002_李四_{}", "2023002_李四", (), {}),
+        ("Ada Lark_12_assignsubmission_file_/{}", "Ada_Lark", ("Ada Lark",), {"number": "12"}),
+        ("Ada Lark_12_assignsubmission_file_{}", "Ada_Lark", ("Ada Lark",), {"number": "12"}),
+        ("Participant_12_assignsubmission_file_/{}", "Participant_12", (), {"number": "12", "hidden": True}),
+        ("Homework 2_ada42_attempt_2026-11-20-10-00-05_{}", "ada42", ("ada42", "ada42"), {"when": local(2026, 11, 20, 10, 0, 5)}),
+        (
+            "12345-67890 - Ada Lark - Nov 20, 2026 1012 AM - {}",
+            "Ada_Lark_12345",
+            ("12345", "Ada Lark"),
+            {"when": local(2026, 11, 20, 10, 12, 0)},
+        ),
+        ("12345-67890 - Ada Lark- Nov 2, 2026 912 PM/{}", "Ada_Lark_12345", ("12345", "Ada Lark"), {"when": local(2026, 11, 2, 21, 12, 0)}),
+    ],
+)
+def test_the_names_of_every_platform_are_understood(tmp_path, name, student, words, facts):
+    put(tmp_path, {"c.zip": zipped({name.format("Copy of 02_grpo_loss.ipynb"): b"1"})})
+    (item,) = gather([tmp_path / "c.zip"])
+    assert (item.student, item.filename, item.owner.words) == (student, "02_grpo_loss.ipynb", words)
+    own = {"when": item.when, "late": item.late, "attempt": item.attempt, "number": item.owner.number, "hidden": item.owner.hidden}
+    expected = {"when": None, "late": False, "attempt": 0, "hidden": False} | facts
+    assert {fact: own[fact] for fact in expected} == expected
+
+
+PHRASES = [
+    "Copy of {}", "Kopie von {}", "Copie de {}", "Copia de {}", "Cópia de {}", "Copia di {}", "Kopie van {}", "Kopia {}", "Копия {}",
+    "「{}」的副本", "“{}”的副本", "{} 的副本", "{}的副本", "副本 {}", "{} のコピー", "{}의 사본",
+    "{} (2)", "{} - Copy", "Copy of Copy of {}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+@pytest.mark.parametrize("ending", ["", ".ipynb"])
+def test_a_copy_in_any_language_is_read_by_what_is_in_it_and_takes_nobodys_name(tmp_path, phrase, ending):
+    for inside in ("02_grpo_loss.ipynb", "02_grpo_loss"):
+        copy = phrase.format(inside) + ending
+        put(tmp_path / copy, {f"ada/{copy}": b'{"cells": []}', f"class/Bo Boon - {copy}": b'\xef\xbb\xbf\n{"cells": []}'})
+        assert [(item.student, item.filename) for item in gather([tmp_path / copy / "ada"])] == [("ada", "02_grpo_loss.ipynb")]
+        assert [(item.student, item.filename) for item in gather([tmp_path / copy / "class"])] == [("Bo_Boon", "02_grpo_loss.ipynb")]
+
+
+def test_among_a_class_a_file_that_names_nobody_is_refused(tmp_path):
+    put(tmp_path, {"Copy of 02_grpo_loss.ipynb": b"{}", "ada_02_grpo_loss.ipynb": b"{}", "「02_grpo_loss.ipynb」的副本": b"{}"})
+    found, refused = taken(tmp_path)
+    assert found.keys() == {("ada", "02_grpo_loss.ipynb")}
+    assert len(refused) == 2 and all(r.student == "" and "put the student's name before" in r.reason for r in refused)
+
+
+@pytest.mark.parametrize("root", ["", "assignment_1_export/"])
+@pytest.mark.parametrize("form", ["zip", "folder"])
+def test_gradescopes_hand_ins_are_of_all_who_handed_them_in(tmp_path, root, form):
+    people = {7: [("Ada Lark", "123")], 8: [("Bo Boon", "124"), ("Cho Kim", "125")]}
+    files = {f"{root}submission_{n}/a/02_grpo_loss.ipynb": b"%d" % n for n in people}
+    files[f"{root}submission_metadata.yml"] = written(people)
+    path = put(tmp_path, {"c.zip": zipped(files)}) / "c.zip" if form == "zip" else put(tmp_path / "c", files)
+    found = [item for item in gather([path]) if isinstance(item, CollectedFile)]
+    assert {(item.student, item.data) for item in found} == {("123", b"7"), ("124", b"8"), ("125", b"8")}
+    assert {int(item.when) for item in found} == {1795136400}
+    assert {item.owner.words for item in found} >= {("125@x.org", "125", "Cho Kim")}
+
+
+def test_what_a_student_calls_metadata_is_a_file_like_any_other(tmp_path):
+    theirs = written({1: [("Bo Boon", "bo")]})
+    files = {
+        "Eve_5_assignsubmission_file_/submission_metadata.yml": theirs,
+        "Eve_5_assignsubmission_file_/submission_1/02_grpo_loss.ipynb": b"1",
+        "Eve_5_assignsubmission_file_/timestamp.txt": b"2000-01-01 00:00:00 UTC",
+    }
+    put(
+        tmp_path,
+        {
+            "c.zip": zipped(files),
+            "d.zip": zipped({"mal_1_2_w.zip": zipped({"submission_metadata.yml": theirs, "submission_1/a.ipynb": b""})}),
+        },
+    )
+    found, _ = taken(tmp_path / "c.zip")
+    assert found == {("Eve", "02_grpo_loss.ipynb"): b"1"}
+    assert {item.student for item in gather([tmp_path / "c.zip", tmp_path / "d.zip"])} == {"Eve", "mal_1"}
+    assert not any(item.when for item in gather([tmp_path / "c.zip"]) if isinstance(item, CollectedFile))
+
+
+@pytest.mark.parametrize("metadata", [None, b"- 1", b"{", b"submission_1: 5", b"\xff\xfe\x00", b"submission_1:\n  :submitters: []"])
+def test_without_gradescopes_metadata_a_submissions_number_is_no_student(tmp_path, metadata):
+    files = {"submission_1/02_grpo_loss.ipynb": b"1", **({"submission_metadata.yml": metadata} if metadata is not None else {})}
+    put(tmp_path, {"c.zip": zipped(files)})
+    found, refused = taken(tmp_path / "c.zip")
+    assert not found and len(refused) == 1 and "metadata.yml" in refused[0].reason
+
+
+def test_what_platforms_write_beside_hand_ins_is_passed_over(tmp_path):
+    attempt = "Homework 2_ada42_attempt_2026-11-20-10-00-05"
+    put(tmp_path, {"b.zip": zipped({f"{attempt}.txt": b"Name: Ada", f"{attempt}_02_grpo_loss.ipynb": b"1"})})
+    put(tmp_path, {"d.zip": zipped({"index.html": b"<html>", "1-2 - Ada - Nov 20, 2026 1012 AM - 02_grpo_loss.ipynb": b"1"})})
+    for name in ("b.zip", "d.zip"):
+        found, refused = taken(tmp_path / name)
+        assert len(found) == 1 and not refused
+
+
+def test_of_uploads_the_platforms_last_counts_whatever_their_dates(tmp_path):
+    canvas = [("a_1_20_02_grpo_loss.ipynb", b"last", JUNE), ("a_1_10_02_grpo_loss.ipynb", b"first", JULY)]
+    board = [(f"H_ada_attempt_2026-11-2{day}-10-00-00_02_grpo_loss.ipynb", b"last" if day == 9 else b"first", JUNE) for day in (9, 1, 5)]
+    for files in (canvas, canvas[::-1], board):
+        (tmp_path / "c.zip").write_bytes(zipped(files))
+        assert list(taken(tmp_path / "c.zip")[0].values()) == [b"last"]
+
+
+def test_nbgraders_own_time_is_read(tmp_path):
+    put(tmp_path, {"ada/02_grpo_loss/02_grpo_loss.ipynb": b"1", "ada/02_grpo_loss/timestamp.txt": b"2026-11-20 01:00:00.938335 UTC\n"})
+    (item,) = gather([tmp_path])
+    assert (item.student, int(item.when)) == ("ada", 1795136400)
+
+
+def test_what_was_typed_into_canvas_is_refused_as_its_students(tmp_path):
+    put(tmp_path, {"c.zip": zipped({"boonbo_12350_text.html": b"<p>", "boonbo_LATE_12350_link.html": b"<p>"})})
+    _, refused = taken(tmp_path / "c.zip")
+    assert [(r.student, "typed in" in r.reason) for r in refused] == [("boonbo_12350", True)] * 2

@@ -13,7 +13,8 @@ from nbgrader.api import Gradebook
 
 from grader.classroom import commands
 from grader.classroom.changes import still_refused
-from grader.classroom.commands import ClassError, collect, grade, new, remove, report
+from grader.classroom.collecting import collect
+from grader.classroom.commands import ClassError, grade, new, remove, report
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.gradebook import ClassGradebook
 from grader.classroom.log import COLUMNS

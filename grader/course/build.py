@@ -5,6 +5,7 @@ Each step is pure and deterministic: the same text gives the same bytes.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 
@@ -20,9 +21,14 @@ from grader.course.translation import translator
 
 UPLOAD = (
     "**In a browser, nothing installed:** in [Colab](https://colab.research.google.com) choose *File > Upload notebook*, in "
-    "[ModelScope](https://modelscope.cn/my/mynotebook) (魔搭) start a notebook and drag the file into its file list; "
-    "the file is `{name}.ipynb`."
+    "[ModelScope](https://modelscope.cn/my/mynotebook) (魔搭) start a notebook and drag the file into its file list, in "
+    "[Kaggle](https://www.kaggle.com/code) make a new notebook and choose *File > Import Notebook*; the file is `{name}.ipynb`."
 )
+BUTTONS = {  # platform -> its badge, and what it opens a notebook of GitHub's with
+    "Colab": ("https://colab.research.google.com/assets/colab-badge.svg", "https://colab.research.google.com/github/"),
+    "ModelScope": ("https://img.shields.io/badge/ModelScope-Notebook-624aff", "https://modelscope.cn/notebook/share/github/"),
+    "Kaggle": ("https://kaggle.com/static/images/open-in-kaggle.svg", "https://kaggle.com/kernels/welcome?src=https://github.com/"),
+}
 # The words at the top and at the end of every notebook.
 FRAMING = {name: (ROOT / "solutions" / f"{name}.md").read_text(encoding="utf-8") for name in ("opening", "closing")}
 STEPS = (LockCells, ClearSolutions, ClearOutput, CheckCellMetadata, ComputeChecksums, ClearHiddenTests, ComputeChecksums, CheckCellMetadata)
@@ -110,11 +116,12 @@ def _folded(cell: NotebookNode) -> NotebookNode:
 def _launch(notebook: Notebook) -> str:
     """Buttons that open the notebook where the course's repository is public, or how to upload it."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["grader"]
-    if repository := settings["repository"].removeprefix("https://github.com/").strip("/"):
-        colab, modelscope = "https://colab.research.google.com", "https://modelscope.cn/notebook/share"
-        file = f"github/{repository}/blob/main/notebooks/{notebook.path}"
-        return (
-            f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({colab}/{file}) "
-            f"[![Open in ModelScope](https://img.shields.io/badge/ModelScope-Notebook-624aff)]({modelscope}/{file})"
-        )
-    return translator(notebook.language, notebook.name)(UPLOAD).format(name=notebook.name)
+    say = translator(notebook.language, notebook.name)
+    return buttons(settings["repository"], notebook.path) or say(UPLOAD).format(name=notebook.name)
+
+
+def buttons(repository: str, path: str) -> str:
+    """A line of buttons for the notebook at a path below notebooks/ ("" where the repository is not on GitHub: they open nothing else)."""
+    at = re.fullmatch(r"https://github\.com/([^/]+/[^/]+?)(\.git)?/?", repository)
+    place = f"{at[1]}/blob/main/notebooks/{path}" if at else ""
+    return " ".join(f"[![Open in {name}]({badge})]({opens}{place})" for name, (badge, opens) in BUTTONS.items()) if at else ""

@@ -4,6 +4,8 @@ import base64
 import json
 import re
 import shutil
+import subprocess
+import sys
 import zlib
 
 import nbformat
@@ -11,8 +13,10 @@ import pytest
 from nbgrader.nbgraderformat import MetadataValidator
 
 from grader.cli import main
-from grader.course.build import learner_notebook
+from grader.course import build
+from grader.course.build import BUTTONS, buttons, learner_notebook
 from grader.course.source import HIDDEN, ROOT, SOLUTION
+from grader.course.translation import languages, translated
 from grader.feedback.release import answer_key, differences, feedback_text, released
 from tests.conftest import COURSE, EVERY_NOTEBOOK
 
@@ -86,6 +90,45 @@ def test_a_notebook_without_checks_says_nothing_of_points_and_handing_in():
     assert [c.id for c in learner.cells if c.metadata.grader.kind == "machinery"] == ["opening"]
     assert "hand in the" not in "".join(c.source for c in learner.cells).lower()
     assert any("Colab" in c.source for c in learner.cells)
+
+
+@pytest.mark.parametrize("language", ["", *languages()])
+@of_notebooks
+def test_the_buttons_of_a_public_course_open_the_notebook_in_its_language(source, language, tmp_path, monkeypatch):
+    edition = translated(source, language) if language else source
+    assert (ROOT / "notebooks" / edition.path).exists()
+    (tmp_path / "pyproject.toml").write_text('[tool.grader]\nrepository = "https://github.com/name/course"')
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    opening = next(cell.source for cell in learner_notebook(answer_key(edition)).cells if cell.id == "opening")
+    found = re.findall(r"\[!\[Open in (\w+)\]\(https://\S+\)\]\((https://\S+)\)", opening)
+    assert [platform for platform, _ in found] == list(BUTTONS)
+    assert all(address.endswith(f"/name/course/blob/main/notebooks/{edition.path}") for _, address in found)
+
+
+@pytest.mark.parametrize("form", ["https://github.com/name/course", "https://github.com/name/course/", "https://github.com/name/course.git"])
+def test_a_repository_may_be_written_as_github_shows_it(form):
+    assert buttons(form, "zh/01.ipynb") == buttons("https://github.com/name/course", "zh/01.ipynb") != ""
+
+
+@pytest.mark.parametrize("elsewhere", ["", "https://gitee.com/name/course", "https://github.com/name", "name/course"])
+def test_what_no_platform_could_open_gets_no_button(elsewhere):
+    assert buttons(elsewhere, "01.ipynb") == ""
+
+
+def test_pythons_since_3_10_can_read_every_cell(tmp_path):
+    """What learners' platforms have. ruff knows the grammar of each version; the control is a line that it must refuse."""
+    for path in sorted((ROOT / "notebooks").rglob("*.ipynb")):
+        cells = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+        packed = re.findall(r'^packed = "(.*)"$', "\n".join(cells), re.MULTILINE)
+        for number, text in enumerate(packed):
+            unpacked = zlib.decompress(base64.b85decode(text))
+            (tmp_path / f"{path.parent.name}_{path.stem}_{number}.py").write_bytes(unpacked)
+    assert len(list(tmp_path.glob("*.py"))) > len(COURSE), "each graded notebook has its feedback, each translated one its pictures"
+    (tmp_path / "control.py").write_text("try:\n    pass\nexcept* ValueError:\n    pass\n")
+    settings = ["--isolated", "--target-version", "py310", "--select", "E9", "--output-format", "concise"]
+    command = [sys.executable, "-m", "ruff", "check", *settings, str(ROOT / "notebooks"), str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert re.fullmatch(r"control.py:3:\d+: .*3\.10.*\nFound 1 error\.\n", said), said
 
 
 @pytest.mark.training

@@ -9,6 +9,7 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
 from grader.course.build import to_text
+from grader.course.translation import languages, translated
 from grader.course.trusted import failure
 from grader.feedback.release import answered
 from grader.intake.match import Unreadable, read_submission
@@ -84,6 +85,22 @@ def test_it_is_graded_as_its_clean_twin(condition, file, course):
     assert all(n.endswith(".") and "\n" not in n for n in submission.notes)
     named = [c.name for c in submission.cells if c.name]
     assert sorted(named) == sorted(c.name for c in twin.cells), "each cell of the course once"
+
+
+@pytest.fixture(scope="module", params=["", *languages()], ids=lambda language: language or "English")
+def edition(request):
+    """A notebook of the course in a language, solved, as text; and itself."""
+    notebook = translated(COURSE[0], request.param) if request.param else COURSE[0]
+    return notebook, to_text(answered(notebook))
+
+
+@pytest.mark.parametrize("condition", [name for name in MENDED if name.startswith("through_") and "text_editor" not in name])
+def test_a_notebook_of_the_course_comes_back_from_a_platform_in_its_language(condition, edition):
+    notebook, text = edition
+    file = json.loads(text)
+    twin, submission = read(file, COURSE, "hw.ipynb"), read(MENDED[condition][0](file), COURSE, "hw.ipynb")
+    assert submission.notebook == notebook
+    assert answers(submission) == answers(twin)
 
 
 @pytest.mark.parametrize("condition", REFUSED)

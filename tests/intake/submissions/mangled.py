@@ -119,6 +119,105 @@ def through_modelscope_with_local_paths(file):
     return file
 
 
+@mended("")
+def through_kaggle_with_its_own_cells(file):
+    """As its editor writes it today: settings of the machine, times, folded inputs, its greeting before and an empty cell behind."""
+    file["nbformat_minor"] = 4
+    file["metadata"]["kaggle"] = {"accelerator": "none", "dataSources": [], "isGpuEnabled": False, "isInternetEnabled": True}
+    for cell in file["cells"]:
+        cell.pop("id")
+        cell["metadata"] |= {"trusted": True, "_kg_hide-input": True, "execution": {"iopub.status.busy": "2026-11-30T08:00:00.000000Z"}}
+    hello = "import os\nfor folder, _, names in os.walk('/kaggle/input'):\n    print(folder, names)"
+    file["cells"] = [code(hello, _uuid="8f2839f2", trusted=True), *file["cells"], code("", trusted=True)]
+    return file
+
+
+@mended("")
+def through_vs_code_before_cells_had_ids(file):
+    file["nbformat_minor"] = 2
+    file["metadata"]["orig_nbformat"] = 4
+    file["metadata"]["kernelspec"] = {"display_name": ".venv (3.12.1)", "language": "python", "name": "python3"}
+    for cell in file["cells"]:
+        cell.pop("id")
+    return file
+
+
+@mended("")
+def through_vs_code_with_a_cell_of_another_language(file):
+    return insert_after(file, "setup", code("pip list | grep torch", vscode={"languageId": "shellscript"}))
+
+
+@mended("", filename="01_toy-checkpoint.ipynb")
+def through_modelscope_with_times_from_its_checkpoint(file):
+    file["metadata"]["kernelspec"] = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    for cell in file["cells"]:
+        cell["metadata"] |= {"ExecutionIndicator": {"show": False}, "tags": []}
+        cell["metadata"]["execution"] = {"iopub.execute_input": "2026-11-30T08:00:00Z", "shell.execute_reply": "2026-11-30T08:00:01Z"}
+    return file
+
+
+@mended("")
+def through_dataspell(file):
+    file["nbformat_minor"] = 1
+    file["metadata"]["pycharm"] = {"stem_cell": {"cell_type": "raw", "source": [], "metadata": {"collapsed": False}}}
+    for cell in file["cells"]:
+        cell.pop("id")
+        cell["metadata"] |= {"collapsed": False, "pycharm": {"name": "#%%\n", "is_executing": False}}
+        if cell["cell_type"] == "markdown":
+            cell["metadata"]["pycharm"]["name"] = "#%% md\n"
+    return file
+
+
+@mended("recognised by what they define")
+def through_datalore_which_keeps_its_own_metadata_alone(file):
+    file["nbformat_minor"] = 4
+    file["metadata"] = {"datalore": {"computation_mode": "JUPYTER", "package_manager": "pip", "version": 4}}
+    for cell in file["cells"]:
+        cell.pop("id")
+        node = f"{random.Random(source(cell)).getrandbits(64):x}"
+        cell["metadata"] = {"datalore": {"node_id": node, "type": "CODE", "report_properties": {}}}
+    return file
+
+
+@mended("")
+def through_deepnote(file):
+    """Ids and types of its own, in the cells too, and its advertisement behind the last one."""
+    file["metadata"] |= {"deepnote": {}, "deepnote_notebook_id": "f2b0", "deepnote_execution_queue": []}
+    for number, cell in enumerate(file["cells"]):
+        cell.pop("id")
+        cell |= {"block_group": f"{number:032x}"}
+        cell["metadata"] |= {"cell_id": f"{number:032x}", "deepnote_cell_type": cell["cell_type"], "execution_millis": 3}
+    link = "<a style='text-decoration:none' href='https://deepnote.com'>Created in <span>Deepnote</span></a>"
+    file["cells"].append(text(link, created_in_deepnote_cell=True, deepnote_cell_type="markdown"))
+    return file
+
+
+@mended("", other_source=True)
+def through_githubs_text_editor(file):
+    """Edited as text: a tab as it is inside a string, one line for all, blanks behind the end."""
+    data = json.dumps(file, ensure_ascii=False).encode()
+    assert b"# added to" in data
+    return data.replace(b"# added to", b"#\tadded to") + b" \n\n"
+
+
+@mended("")
+def ids_kept_in_a_format_without_them(file):
+    file["nbformat_minor"] = 4
+    return file
+
+
+@mended("")
+def outputs_of_which_some_are_trusted(file):
+    file["metadata"]["signature"] = "sha256:0"
+    for number, cell in enumerate(file["cells"]):
+        cell["metadata"] |= {"trusted": number % 2 == 0, "scrolled": True, "editable": True, "slideshow": {"slide_type": ""}}
+    find(file, "doubles")["outputs"] = [
+        {"output_type": "display_data", "data": {"text/html": ["<script>alert(1)</script>"]}, "metadata": {"isolated": True}},
+        {"output_type": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": ["\u001b[31m"]},
+    ]
+    return file
+
+
 @mended("recognised by what they define")
 def all_metadata_stripped(file):
     return without_metadata(file)

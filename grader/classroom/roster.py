@@ -76,8 +76,8 @@ def add(cls: ClassDirectory, path: Path, notebook: str, students: Sequence[Stude
     sheet = resolved(sheet, known, own)
     here: dict[str, Person] = {}
     for person in filter(None, sheet.people):
-        other = here.setdefault(link(person), person)
-        for before, where in ((other, "in another row"), *((before, "in the class") for before in known.get(person.student, ()))):
+        twin = here.setdefault(link(person), person)
+        for before, where in ((twin, "in another row"), *((before, "in the class") for before in known.get(person.student, ()))):
             if _differ(person, before):
                 raise ClassError(
                     f"{path}: '{link(person)}' is {person.name} here and {before.name} {where}; an id has to stay one person's"

@@ -29,8 +29,8 @@ def grade_anew(cls: ClassDirectory, name: str) -> str:
     for student, notebook in wanted:
         record = f"handins/{student}/{notebook}.json"
         if facts := cls.remembered(record):
-            (cls.results / f"{facts.get('result')}.json").unlink(missing_ok=True)
             cls.remember(record, facts | {"entry": ""})  # its score stays, so that a change is said
+            (cls.results / f"{facts.get('result')}.json").unlink(missing_ok=True)  # last: a record without its result is never made good
     return f"{name} is an exercise of {exercises[name]}" if name in exercises and name not in students else ""
 
 

@@ -114,7 +114,7 @@ class ClassDirectory:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # flock would pass to a child that is just being started
             except (BlockingIOError, PermissionError):  # which of them: the system's choice
                 raise ClassError(f"{self.root}: another grader command is at work in this class; wait until it has ended") from None
-            kept = (self.root / place for place in ("", "grades", "roster"))
+            kept = (self.root, self.root / "grades", self.root / "roster", *self.root.glob("removed/*"))
             for draft in (*chain.from_iterable(folder.glob(".*.draft") for folder in kept), *self.own.rglob(".*.draft")):
                 draft.unlink(missing_ok=True)  # of a command that was killed
             yield

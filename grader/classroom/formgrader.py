@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbconvert.filters.highlight import Highlight2HTML
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
@@ -17,16 +20,25 @@ from grader.classroom.markdown import rendered
 from grader.classroom.pages import told_once
 from grader.course.metadata import MACHINERY, identity
 from grader.course.source import CourseError
+from grader.intake.static_analysis import parsed
 
 MAX_COLOURED = 20_000  # characters of a cell of code; colours take time, and nobody reads so much
+AT_LINE_ENDS = re.compile(r"(?<![^\S\n])[^\S\n]+$", re.MULTILINE)
 
 
 def configure_formgrader(c: Config) -> None:
     """Puts these pages into nbgrader's formgrader, whose exporter is the only one of the class HTMLExporter."""
-    c.HTMLExporter.filters = {"markdown2html": rendered, "title": title}
+    c.HTMLExporter.filters = {"markdown2html": rendered, "title": title, "coloured": coloured}
     c.HTMLExporter.preprocessors = [ForReading]
     c.HTMLExporter.extra_template_paths = [str(Path(__file__).with_name("templates"))]
     c.HTMLExporter.template_file = "formgrader.html"
+
+
+def coloured(source: str) -> str:
+    """The HTML of a cell of code. What is no Python has no colours: lexers take minutes over some of it, and over spaces at line ends."""
+    if len(source) > MAX_COLOURED or parsed(source) is None:
+        return f"<pre>{html.escape(source)}</pre>"
+    return Highlight2HTML("python3")(AT_LINE_ENDS.sub("", source))
 
 
 @dataclass
@@ -62,7 +74,6 @@ class ForReading(Preprocessor):
             else:
                 rest.append(cell)
         own = [cell for cell in rest if identity(cell).kind != MACHINERY]
-        resources["most_coloured"] = MAX_COLOURED
         resources["sections"] = [
             *written,
             *(_of_exercise(name, cells) for name, cells in exercises.items()),

@@ -1,4 +1,4 @@
-"""Markdown with mathematics -> HTML that may stand on anybody's page: it runs nothing, and its formulas need no network.
+"""Markdown with mathematics -> HTML that may stand on anybody's page: it runs nothing, and fetches nothing.
 
 Learners and instructors write it and the other reads it. Each step takes time in proportion to the length of the text.
 """
@@ -23,6 +23,7 @@ MATHML = {
     *("msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts", "mtable", "mtr", "mtd"),
 }
 OF_MATHML = {"display", "displaystyle", "stretchy", "fence", "accent", "accentunder", "mathvariant", "width", "linethickness"}
+TAGS = (nh3.ALLOWED_TAGS | MATHML) - {"img"}  # which would fetch what a learner names with the reader's cookies: /logout, say
 ATTRIBUTES = nh3.ALLOWED_ATTRIBUTES | dict.fromkeys(MATHML, OF_MATHML) | {"details": {"open"}}
 ALIGNED = re.compile(r"\{(?:aligned|align|equation|gathered|gather|split)\*?\}")  # the converter knows one of them, without numbers
 ENVIRONMENT = r"\\begin\{(?P<environment>[a-z]+\*?)\}(?:[^\\]|\\(?!begin\{|end\{))*\\end\{(?P=environment)\}"
@@ -30,11 +31,18 @@ ENVIRONMENT = r"\\begin\{(?P<environment>[a-z]+\*?)\}(?:[^\\]|\\(?!begin\{|end\{
 
 def rendered(text: str) -> Markup:
     """The HTML of a text; formulas stand in $…$, $$…$$ or \\begin{…}…\\end{…}. What would run, or style the page, is left out."""
-    return Markup(nh3.clean(str(_MARKDOWN(text)), tags=nh3.ALLOWED_TAGS | MATHML, attributes=ATTRIBUTES))
+    return Markup(nh3.clean(str(_MARKDOWN(text)), tags=TAGS, attributes=ATTRIBUTES))
+
+
+class _Renderer(mistune.HTMLRenderer):
+    """Shows a link in the place of a picture."""
+
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        return self.link(text or url, url, title)
 
 
 def _markdown() -> mistune.Markdown:
-    renderer = mistune.HTMLRenderer(escape=False)  # nh3 comes after it
+    renderer = _Renderer(escape=False)  # nh3 comes after it
     markdown = mistune.Markdown(renderer, plugins=[mistune.plugins.import_plugin(name) for name in ("math", "table", "strikethrough")])
     markdown.inline.register("tex_environment", ENVIRONMENT, _parse_environment, before="link")
     renderer.register("inline_math", lambda _, tex: _formula(tex, "inline"))

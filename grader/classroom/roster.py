@@ -74,11 +74,13 @@ def add(cls: ClassDirectory, path: Path, notebook: str, students: Sequence[Stude
     links = cls.remembered("roster.json")
     own = links.setdefault(sheet.platform, {})
     sheet = resolved(sheet, known, own)
+    here: dict[str, Person] = {}
     for person in filter(None, sheet.people):
-        for before in known.get(person.student, ()):
+        twin = here.setdefault(link(person), person)
+        for before, where in ((twin, "in another row"), *((before, "in the class") for before in known.get(person.student, ()))):
             if _differ(person, before):
                 raise ClassError(
-                    f"{path}: '{link(person)}' is {person.name} here and {before.name} in the class; an id has to stay one person's"
+                    f"{path}: '{link(person)}' is {person.name} here and {before.name} {where}; an id has to stay one person's"
                 )
     sure = _Index(known, _sure)
     same = {(person.student, other) for person in sheet.people if person for one in _sure(person) if (other := sure.one([one]))}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.classroom.directory import ClassError
+from grader.intake.archives import UNPRINTABLE
 from grader.intake.platforms import HIDDEN
 
 CANVAS_TEST_STUDENT = "student, test"  # Canvas's own, whose work counts for nobody
@@ -124,7 +125,7 @@ def read_sheet(path: Path, names: Sequence[str] = (), notebook: str = "") -> She
         raise ClassError(f"{path}: no roster has the columns {', '.join(header)[:200]}; known are {KNOWN}")
     width = len(header)
     rows = [row + ("",) * (width - len(row)) for row in rows]
-    people = tuple(_person(shape, dict(zip(titles, map(str.strip, row), strict=False))) for row in rows)
+    people = tuple(_person(shape, dict(zip(titles, map(_printable, row), strict=False))) for row in rows)
     if shape.platform == "plain" and any(HIDDEN.fullmatch(row.rstrip("0123456789 ")) for row, *_ in rows):
         raise ClassError(f"{path}: this is a grading worksheet in a language not known here; set Moodle to English and download it again")
     if not any(people):
@@ -176,6 +177,11 @@ def _notebook(path: Path, names: Sequence[str], asked: str) -> str:
         f"{path}: this is Moodle's grading worksheet of one assignment; say of which notebook with --notebook {example}, "
         f"or have the notebook's name in the file's ({', '.join(names)})"
     )
+
+
+def _printable(text: str) -> str:
+    """A cell without what a terminal would obey: people choose their names themselves."""
+    return UNPRINTABLE.sub(" ", text).strip()
 
 
 def _plain(title: str) -> str:

@@ -15,13 +15,26 @@ from grader.course.source import Cell, Notebook
 from grader.course.translation import languages, translated, translator
 from grader.intake.notebook_file import RawCell, RawNotebook, Unreadable, read_file
 from grader.intake.python_file import read_python_file
-from grader.intake.static_analysis import additions, bound, defines, effort, mended, overwrites, part_of, same_code, sole_function
+from grader.intake.static_analysis import (
+    additions,
+    assigned,
+    bound,
+    defines,
+    effort,
+    mended,
+    names_used,
+    overwrites,
+    part_of,
+    same_code,
+    sole_function,
+)
 
 __all__ = ["NoExercise", "Submission", "Unreadable", "read_python", "read_submission"]
 
 MAX_ANSWER = 10_000  # characters of a written answer: some five pages
 PLACEHOLDER = "YOUR ANSWER HERE"  # nbgrader's, in a written answer
 LISTED = 5  # names in a note
+OURS = ("given", "scenario", "bring")
 ALIKE = 0.5  # share of lines that two cells must have in common for one to be a copy of the other
 
 
@@ -61,8 +74,9 @@ def read_python(data: bytes, filename: str, course: Sequence[Notebook]) -> list[
     is raised where there is none.
     """
     raw = _read(read_python_file, data, filename)
-    functions = {name for cell in raw.cells if cell.code for name in defines(cell.source)}
-    answered = [nb for nb in course if functions & {cell.name for cell in nb.of_kind("solution")}]
+    functions, values = ({name for cell in raw.cells if cell.code for name in how(cell.source)} for how in (defines, assigned))
+    solved = {nb.name: {cell.name for cell in nb.of_kind("solution")} for nb in course}
+    answered = [nb for nb in course if functions & solved[nb.name]] or [nb for nb in course if values & solved[nb.name]]
     if not answered:
         exercises = [cell.name for nb in course for cell in nb.of_kind("solution")]
         near = next(((name, found[0]) for name in sorted(functions) if (found := get_close_matches(name, exercises, 1))), None)
@@ -123,7 +137,7 @@ class _Reading:
         self.unit = "line" if file.script else "cell"
         self.place = {id(cell): place for place, cell in enumerate(notebook.cells)}
         self.exercises = {cell.name for cell in notebook.of_kind("solution")}
-        self.protected = {name for cell in notebook.of_kind("given", "scenario", "bring") for name in bound(cell.source)}
+        self.protected = _relied_on(notebook) if file.script else {name for cell in notebook.of_kind(*OURS) for name in bound(cell.source)}
         say = translator(notebook.language, notebook.name)
         titled = {name: FORM + say(source.removeprefix(FORM)) if FORM in source else source for name, source in MACHINERY_SOURCES.items()}
         self.machinery = tuple(Cell(MACHINERY, name, source, markdown=not source) for name, source in titled.items())
@@ -146,6 +160,9 @@ class _Reading:
         for place, cell in enumerate(self.notebook.cells):
             if cell.kind in ("given", "scenario", "bring", "answer"):
                 placed.append((place, 0, replace(cell, source=self.answer(cell)) if cell.kind == "answer" else cell))
+        if self.script:  # whatever the file calls its helpers, scenarios find the course's own under their names
+            again = [cell for cell in self.notebook.of_kind(*OURS) if bound(cell.source) & self.protected]
+            placed += [(len(self.notebook.cells) + 1, number, cell) for number, cell in enumerate(again)]
         placed += self.solved(self.pieces())
         self.compare_with_ours()
         cells = tuple(cell for *_, cell in sorted(placed, key=lambda where: where[:2]))
@@ -184,9 +201,9 @@ class _Reading:
 
     def pieces(self) -> list[_Piece]:
         """Every piece of the learner's code that is to run, in the learner's order."""
-        place, pieces, added_to = -1, [], list[str]()
+        place, pieces, added_to = len(self.notebook.cells) if self.script else -1, [], list[str]()  # a script is behind all that is given
         for raw, match in self.raw:
-            if match and match.kind != MACHINERY:
+            if match and match.kind != MACHINERY and not self.script:
                 theirs, place = place, self.place[id(match)]
                 if match.kind == "solution" and self.by_id(raw) is None:
                     place = max(place, theirs)  # an answer that moved stays behind what it may rely on
@@ -195,7 +212,10 @@ class _Reading:
             source, own = raw.source, match.name if match else ""
             if match and match.kind != "solution":
                 ours, own = _visible(match), ""
-                source = additions(source, ours, self.protected) if not same_code(source, ours) else ""
+                if not (self.script and match.kind in OURS):
+                    source = additions(source, ours, self.protected) if not same_code(source, ours) else ""
+                elif part_of(source, ours):
+                    source = ""
                 if source and match.kind in ("given", "scenario", "check"):
                     added_to.append(match.name)
             if source.strip():
@@ -222,10 +242,11 @@ class _Reading:
                 numbers = ", ".join(str(p.number) for p in claims)
                 choice = f"the last one with an answer, {self.unit} {best.number}, was taken"
                 self.notes.append(f"{cell.name} is written in several {self.unit}s ({numbers}); {choice}.")
-            elif best.own != cell.name:
+            elif best.own != cell.name and not self.script:
                 self.notes.append(f"{cell.name} was found in {self.unit} {best.number}, which is not the one meant for it.")
             for p in claims:  # an older or empty version is left out; one with helpers in it runs before the best
-                if p != best and (p.number > best.number or effort(p.source, cell.name) == 0 or defines(p.source) <= {cell.name}):
+                alone = defines(p.source) <= {cell.name} and not self.script  # in a file what stands below may build on it
+                if p != best and (p.number > best.number or effort(p.source, cell.name) == 0 or alone):
                     dropped.add(p.number)
             if best.number in chosen:
                 missing.append(cell)  # the learner wrote both into one cell, which stands at the other's place
@@ -277,9 +298,9 @@ class _Reading:
     def compare_with_ours(self) -> None:
         """Notes on what the learner did to cells that are the course's."""
         if self.script:  # it needs none of them, and may hold a part
-            ours = [(raw.source, m.source) for raw, m in self.raw if m and m.kind in ("given", "scenario")]
-            other = {name for own, given in ours if not part_of(own, given) for name in defines(own) & defines(given)}
-            if other:
+            theirs = [raw.source for raw, match in self.raw if raw.code and not (match and part_of(raw.source, match.source))]
+            brought = {cell.name for cell in self.notebook.of_kind("bring")}
+            if other := {name for source in theirs for name in defines(source) & self.protected} - brought:
                 self.notes.append(f"The course gives {_listed(sorted(other))}; its own were run.")
             return
         for kinds, what in ((("given", "scenario"), "Given"), (("check",), "Test")):
@@ -292,6 +313,17 @@ class _Reading:
                 self.notes.append(f"{what} cells were changed ({len(edited)}); the course's own were run.")
         if any(match and match.kind == "solution" and self.by_id(raw) is None for raw, match in self.raw):
             self.notes.append("Cells of answers came without their ids; they were recognised by what they define.")
+
+
+def _relied_on(notebook: Notebook) -> set[str]:
+    """The names that have to be the course's own, whatever a file calls its helpers: those that its scenarios use, and brought ones."""
+    ours = {name: cell.source for cell in notebook.of_kind(*OURS) for name in bound(cell.source)}
+    found: set[str] = set()
+    new = {cell.name for cell in notebook.of_kind("scenario", "bring")}
+    while new:
+        found |= new
+        new = {name for known in new for name in names_used(ours[known]) & ours.keys()} - found
+    return found
 
 
 def _visible(cell: Cell) -> str:

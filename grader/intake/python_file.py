@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 
 from grader.course.metadata import Identity
-from grader.intake.notebook_file import MAX_CODE, RawCell, RawNotebook, Unreadable, decoded
+from grader.intake.notebook_file import MAX_CELLS, MAX_CODE, RawCell, RawNotebook, Unreadable, decoded
 from grader.intake.static_analysis import defines, main_guards, mended, parsed, syntax_error
 
 MARK = re.compile(r"# ?(?:%%|In ?\[[\d ]*\]:)(.*)")
@@ -33,6 +33,8 @@ def read_python_file(data: bytes) -> RawNotebook:
             imported, guards = _imported(written) if code else (written, [])
             notes += [f'What stands under `if __name__ == "__main__":` in line {first + guard - 1} was not run.' for guard in guards]
             raw.append(RawCell(first, code, imported, Identity()))
+    if len(raw) > MAX_CELLS:
+        raise Unreadable(f"it has more than {MAX_CELLS} parts; hand in the file that defines your functions")
     return RawNotebook("", tuple(raw), tuple(notes), script=True)
 
 
@@ -47,8 +49,9 @@ def _imported(text: str) -> tuple[str, list[int]]:
 
 def _marked(text: str) -> list[tuple[int, bool, str]]:
     """Line, whether it is code, and source of each cell that a file marks; none where it marks none."""
-    lines = text.split("\n")
-    marks = [number for number, line in enumerate(lines) if MARK.match(line)]
+    lines, tree = text.split("\n"), parsed(text)
+    inside = {number for node in (tree.body if tree else ()) for number in range(node.lineno, node.end_lineno or 0)}
+    marks = [number for number, line in enumerate(lines) if MARK.match(line) and number not in inside]
     cells = [(1, True, "\n".join(lines[: marks[0]]))] if marks else []
     for mark, end in pairwise([*marks, len(lines)]):
         code = "[markdown]" not in lines[mark] and "[md]" not in lines[mark]
@@ -62,7 +65,8 @@ def _by_function(text: str) -> list[tuple[int, bool, str]]:
     tree = parsed(text)
     if tree is None:
         if e := syntax_error(text):
-            raise Unreadable(f"line {e.lineno} is not Python ({e.msg}); mend it, and look whether `python` runs the file")
+            where = f"line {e.lineno}" if e.lineno else "it"
+            raise Unreadable(f"{where} is not Python ({e.msg}); mend it, and look whether `python` runs the file")
         raise Unreadable("it is longer or nested deeper than any answer; hand in the file that defines your functions")
     lines = text.split("\n")
     cells: list[tuple[int, bool, str]] = []

@@ -146,6 +146,12 @@ def bound(source: str) -> set[str]:
     return {name for node in _statements(tree) for name in _bound(node)} if tree else set()
 
 
+def assigned(source: str) -> set[str]:
+    """Every name to which a cell's own statements assign a value, whatever it is."""
+    tree = parsed(source)
+    return {name for node in _statements(tree) for name in _targets(node)} if tree else set()
+
+
 def hidden_code(source: str) -> list[str]:
     """What in a cell runs or unpacks code that a reader does not see: exec, base64, getattr with a name that is put together, and such.
 

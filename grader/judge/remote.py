@@ -189,7 +189,7 @@ class Session:
             source = after(source, reached) if reached > before else ""
             if tell:
                 rest = "; what follows it was run all the same" if source else ""
-                where = f"line {cell.line + reached - 1}" if cell.line and not cell.name else where  # of a Python file
+                where = f"line {cell.line + reached - 1}" if reached and cell.line and not cell.name else where  # of a Python file
                 self._note(cell, f"{where} stopped with {_error(where, reply['error'])[1].told}{rest}")
 
     def _note(self, cell: Cell, sentence: str) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import shutil
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -92,6 +93,31 @@ def test_a_student_a_notebook_or_an_exercise_is_graded_anew(directory, name, aga
     assert len(lines) == summary.graded == len(again)
     assert all(any(student in line and notebook in line for line in lines) for student, notebook in again)
     assert not any("(was" in line for line in lines) and rows(directory) == before
+
+
+@pytest.mark.parametrize("step", ["remember", "results"])
+@pytest.mark.parametrize("place", range(4))
+def test_a_regrading_that_was_stopped_leaves_nobody_without_a_grade(directory, monkeypatch, step, place):
+    def stopping(whole):
+        steps = iter(range(place))
+
+        def step(*arguments, **options):
+            if next(steps, None) is None:
+                raise KeyboardInterrupt
+            return whole(*arguments, **options)
+
+        return step
+
+    before = rows(directory)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if step == "remember":
+            patch.setattr(ClassDirectory, "remember", stopping(ClassDirectory.remember))
+        else:
+            patch.setattr(Path, "unlink", stopping(Path.unlink))
+        quietly(directory, regrade="anna")
+    quietly(directory)
+    report(directory, say=lambda line: None)
+    assert rows(directory) == before and "not graded yet" not in (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_score_that_a_new_judgement_changes_is_said(directory):
@@ -206,7 +232,9 @@ def test_a_removal_that_was_stopped_goes_on(directory, monkeypatch):
             patch.setattr(owner, name, stopped)
             with pytest.raises(KeyboardInterrupt):
                 remove(directory, "anna", say=lambda line: None)
+    (directory / "removed/anna/.1.draft").touch()  # of a kill
     remove(directory, "anna", say=lambda line: None)
+    assert not list(directory.rglob("*.draft"))
     assert "anna" not in {r["student"] for r in rows(directory)} | people(directory) | {p.name for p in directory.glob(".grader/handins/*")}
     assert (directory / "removed/anna/submitted/01_double/01_double.ipynb").exists()
 

@@ -204,6 +204,17 @@ def test_an_id_that_is_suddenly_somebody_elses_is_refused_and_nothing_is_changed
     with pytest.raises(ClassError, match="'2' is Ada Lark here and Bo Boon in the class"):
         quietly(roster, directory, [tmp_path / "list.csv"])
     assert (students(directory), (directory / "roster/plain.csv").read_bytes()) == before
+    (tmp_path / "list.csv").write_text("id,name\n1,Ada Lark\n3,Cleo Crow\n3,Dan Dove\n")
+    with pytest.raises(ClassError, match="'3' is Dan Dove here and Cleo Crow in another row"):
+        quietly(roster, directory, [tmp_path / "list.csv"])
+    assert (students(directory), (directory / "roster/plain.csv").read_bytes()) == before
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mAda", "Ada\x1b]0;title\x07", "A\nda", "Ada\x9b2J", "A\tda\x7f"])
+def test_a_name_that_a_terminal_would_obey_is_only_text(tmp_path, name):
+    (tmp_path / "list.csv").write_text(f'id;name;email\n1;"{name} Lark";"{name}@a.b"\n', newline="")
+    (person,) = read_sheet(tmp_path / "list.csv", NAMES).people
+    assert all(text.isprintable() for text in (person.name, person.email, *person.ids)) and person.last_name == "Lark"
 
 
 def test_two_students_whom_a_later_export_shows_to_be_one_person_become_one_or_are_said(directory, tmp_path, course):

@@ -8,7 +8,7 @@ from nbgrader.server_extensions.formgrader import handlers
 from traitlets.config import Config
 
 from grader.classroom.commands import grade, new
-from grader.classroom.formgrader import MAX_COLOURED
+from grader.classroom.formgrader import MAX_COLOURED, coloured
 from grader.classroom.nbgrader_steps import configure
 from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
 
@@ -97,3 +97,15 @@ def test_the_page_waits_for_no_network(pages, student):
 def test_a_long_cell_is_shown_whole_and_without_colours(pages):
     (cell,) = [pre for pre in pages["wordy"].find_all("pre") if pre.text.strip() == LONG.strip()]
     assert not cell.find("span") and pages["wordy"].find("pre").find("span")
+
+
+@pytest.mark.parametrize("piece", ["a.", ".", "(", "%%html &", "x ="])
+def test_what_is_no_python_has_no_colours(piece):  # some of it takes minutes to colour
+    pre = BeautifulSoup(coloured(piece * 5_000), "html.parser").pre
+    assert pre.text == piece * 5_000 and not pre.find("span")
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\x0c", " \x0c\t"])
+def test_spaces_at_the_ends_of_lines_are_not_coloured(space):  # cubic time
+    pre = BeautifulSoup(coloured(f"x = 1{space}\n" + f"{space}\n" * 2_000 + "y = 2"), "html.parser").pre
+    assert pre.text.strip("\n") == "x = 1" + "\n" * 2_001 + "y = 2" and pre.find("span")

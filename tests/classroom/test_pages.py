@@ -188,6 +188,16 @@ def test_a_text_cannot_leave_its_place_on_the_page(piece):
     assert soup.find(id="after").parent is soup and not soup.main.find_all(["script", "style"])
 
 
+PICTURES = ["![a](/logout)", "![](http://a.b/c.png)", "![a][b]\n\n[b]: /logout", "<img src=/logout>", "<video poster=/logout>"]
+
+
+@pytest.mark.parametrize("text", PICTURES)
+def test_a_text_fetches_nothing_when_it_is_read(text):
+    tags = BeautifulSoup(rendered(text), "html.parser").find_all(True)
+    assert not [tag for tag in tags if {"src", "srcset", "poster", "data", "background"} & tag.attrs.keys()]
+    assert "!" not in text or any(tag.name == "a" and tag.text for tag in tags)  # a picture is a link
+
+
 NO_FORMULAS = [r"\text{a<b & c}", r"\text{<img src=x onerror=alert(1)>}", r"\href{javascript:alert(1)}{x}", "}{", "{" * 3000, ""]
 
 

@@ -1,7 +1,10 @@
 """A cell that stops keeps what it defines: no line that grading cannot run costs a right answer its points."""
 
+from dataclasses import replace
+
 import pytest
 
+from grader.course.source import Cell
 from tests.judge.hands import TOY, hand_in, message, outcome, warm_judge
 
 DOUBLE = next(cell.source for cell in TOY.of_kind("solution") if cell.name == "double")
@@ -32,6 +35,13 @@ def test_what_stopped_is_a_note_and_said_where_it_matters():
     note = "Cell double stopped with ModuleNotFoundError: No module named 'no_such_package'; what follows it was run all the same."
     assert result.notes == (note,)
     assert "Grading has Python's own library, torch, numpy and matplotlib." in message(result, "twice") and note in message(result, "twice")
+
+
+@pytest.mark.parametrize(("code", "where"), [("x = 1\nraise ValueError", "Line 8 stopped"), ("x = = 1", "The code from line 7 stopped")])
+def test_what_stopped_in_a_python_file_has_its_line(code, where):
+    submission = hand_in()
+    (note,) = warm_judge().judge(replace(submission, cells=(*submission.cells, Cell("extra", "", code, line=7)))).notes
+    assert note.startswith(where)
 
 
 @pytest.mark.parametrize("below", ["\n%timeit -n 100000000 -r 100 double(x)\n", "\nwhile True: pass\n", "\nimport os\nos._exit(0)\n"])

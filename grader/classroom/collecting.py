@@ -134,10 +134,10 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
                     before[who] = still_refused(before.get(who, {}), notebook, cls.names()) if notebook else before.get(who, {})
             if reason:
                 refused.setdefault(student, {})[item.filename] = reason
-                say(f"{student or '(no student)'}  {item.filename}  refused: {reason}")
+                say(f"{student or '(no student)'}  {item.filename}  refused: {reason.removeprefix(f'{item.filename}: ')}")
         kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
         cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
-        filing.sum_up()
+        filing.sum_up(sum(map(len, refused.values())))
         return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
 
 
@@ -150,6 +150,8 @@ class _Filing:
         self.cls, self.masters, self.roster, self.due, self.say = cls, masters, roster, due, say
         self.new: set[str] = set()
         self.hidden: dict[str, str] = {}  # student -> platform
+        self.count: Counter[str] = Counter()  # what became of hand-ins
+        self.untouched: Counter[str] = Counter()  # by notebook
         self.timeless: Counter[str] = Counter()  # by platform
         self.late_without_due: Counter[str] = Counter()  # by notebook
 
@@ -160,7 +162,7 @@ class _Filing:
             return item.student, ""
         if student := self.roster.student(owner):
             return student, ""
-        return item.student, f"{item.filename}: {_stranger(owner, self.roster.nearest(owner))}"
+        return item.student, f"{item.filename}: {_stranger(owner, item.filename, self.roster.nearest(owner))}"
 
     def file(self, item: CollectedFile, student: str) -> tuple[str, str]:
         """Files one hand-in, unless a newer one lies there. Returns of which notebook it is, or "" and why it cannot be used."""
@@ -184,12 +186,16 @@ class _Filing:
         upload = Upload(item.owner.platform, item.owner.number, item.attempt, int(when) if when else None)
         text = self._time(upload, item.late, name)
         known, there = self._known(student, name), path.exists()
+        if item.owner.platform == "github" and not there and item.data == self._released(name):
+            self.untouched[name] += 1  # every repository has all that was handed out
+            return name, ""
         if there and self.roster.namesake(item.owner, student, known.platform, known.number):
             reason = f"{item.filename}: '{item.owner.name}' number {item.owner.number} is another person than number {known.number}, whose "
             reason += f"hand-in is filed as {student}; 'grader roster' with {item.owner.platform.capitalize()}'s export tells them apart"
             return "", reason
         if line := known.newer(upload) if there else "":
             self.say("  ".join([student, name, line, *notes]))
+            self.count["left out"] += 1
             return name, ""
         same = there and path.read_bytes() == item.data
         if same and (not text or text == (stamp.read_text(encoding="utf-8") if stamp.exists() else "")):
@@ -203,6 +209,7 @@ class _Filing:
             if not same:
                 write_atomically(path, item.data)
         self.cls.remember(_note(student, name), asdict(upload))
+        self.count["there already" if line == "there already" else "filed"] += 1
         self.say("  ".join([student, name, line, *(["late, says Canvas"] if item.late else []), *notes]))
         if item.late and not text:
             self.late_without_due[name] += 1
@@ -228,8 +235,17 @@ class _Filing:
             return f"{due + timedelta(seconds=1):%Y-%m-%d %H:%M:%S} UTC"
         return ""
 
-    def sum_up(self) -> None:
-        """Says what holds for many hand-ins, once."""
+    def _released(self, name: str) -> bytes:
+        """The notebook as students get it, b"" where there is none."""
+        path = self.cls.root / "release" / name / f"{name}.ipynb"
+        return path.read_bytes() if path.is_file() else b""
+
+    def sum_up(self, refused: int) -> None:
+        """Says what holds for many hand-ins, once. refused: how many files."""
+        counted = [f"{self.count[what]} {what}" for what in ("filed", "there already", "left out") if self.count[what]]
+        self.say(", ".join([*counted, *([f"{refused} refused, named above"] if refused else [])]) or "no hand-in")
+        for name, count in self.untouched.items():
+            self.say(f"{name}: {count} {'repository holds' if count == 1 else 'repositories hold'} it as it was handed out; no hand-in")
         for name, count in self.late_without_due.items():
             self.say(f"{name}: {count} late, says Canvas; that counts once you set the due date (formgrader) and collect the file again")
         if count := self.timeless.total():
@@ -267,7 +283,7 @@ def _gradebook(cls: ClassDirectory) -> ClassGradebook:
     return ClassGradebook(course.db_url, course.course_id)
 
 
-def _stranger(owner: Owner, nearest: str) -> str:
+def _stranger(owner: Owner, filename: str, nearest: str) -> str:
     """Why a file fits nobody in the roster, and what to do."""
     if owner.hidden and owner.platform == "moodle":
         return f"Moodle keeps the name of {owner.name} back; 'grader roster' with this assignment's grading worksheet tells it"
@@ -275,7 +291,8 @@ def _stranger(owner: Owner, nearest: str) -> str:
         return f"{owner.platform.capitalize()} keeps the name of {owner.name} back; show the names there and download it again"
     who = (owner.words or (owner.name,))[-1]
     like = f"; nearest: {nearest}" if nearest else ""
-    return f"'{who}' is no one person in the roster{like}; give 'grader roster' a new export, or put one of its ids before the file's name"
+    remedy = f"give 'grader roster' a new export, or call the file ID_{filename}, by an id of the roster, and collect it by itself"
+    return f"nobody in the roster, or more than one, is called '{who}'{like}; {remedy}"
 
 
 def _seconds(folder: Path) -> int | None:

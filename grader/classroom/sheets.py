@@ -165,9 +165,9 @@ def _split(name: str) -> tuple[str, str]:
 
 def _notebook(path: Path, names: Sequence[str], asked: str) -> str:
     said = asked or path.stem
-    numbers = {name: re.escape(name.partition("_")[0]) for name in names}
+    numbers = {name: re.escape(name.partition("_")[0].lstrip("0")) for name in names}
     found = [name for name in names if name in said]
-    found = found or [name for name in names if re.search(rf"(?<!\d){numbers[name]}(?!\d)", said if asked else "")]
+    found = found or [name for name in names if re.search(rf"(?<!\d)0*{numbers[name]}(?!\d)", said if asked else "")]
     if len(found) == 1:
         return found[0]
     if asked:

@@ -208,7 +208,7 @@ class _Filing:
                 stamp.unlink(missing_ok=True)
             if not same:
                 write_atomically(path, item.data)
-        self.cls.remember(_note(student, name), asdict(upload))
+        self.cls.write_upload(student, name, asdict(upload))
         self.count["there already" if line == "there already" else "filed"] += 1
         self.say("  ".join([student, name, line, *(["late, says Canvas"] if item.late else []), *notes]))
         if item.late and not text:
@@ -221,7 +221,7 @@ class _Filing:
 
     def _known(self, student: str, name: str) -> Upload:
         """The hand-in that is there: as it was collected, or as nbgrader's collecting left it."""
-        facts = self.cls.remembered(_note(student, name))
+        facts = self.cls.upload(student, name)
         try:
             return Upload(**facts) if facts else Upload(when=_seconds(self.cls.root / "submitted" / student / name))
         except TypeError:
@@ -301,10 +301,6 @@ def _seconds(folder: Path) -> int | None:
     except (NotEnteredError, OSError):
         return None
     return int(when.replace(tzinfo=UTC).timestamp()) if when else None
-
-
-def _note(student: str, notebook: str) -> str:
-    return f"collected/{student}/{notebook}.json"
 
 
 def _some(names: Iterable[str]) -> str:

@@ -83,6 +83,13 @@ class ClassDirectory:
     def write_record(self, hand_in: HandIn, record: Record) -> None:
         self.remember(f"handins/{hand_in.student}/{hand_in.notebook}.json", asdict(record))
 
+    def upload(self, student: str, notebook: str) -> dict[str, Any]:
+        """What the platform said of a hand-in that was collected: the fields of collecting.Upload."""
+        return self.remembered(f"collected/{student}/{notebook}.json")
+
+    def write_upload(self, student: str, notebook: str, facts: dict[str, Any]) -> None:
+        self.remember(f"collected/{student}/{notebook}.json", facts)
+
     def remembered(self, name: str) -> dict[str, Any]:
         """What a file of .grader/ holds; empty where there is none."""
         try:

@@ -178,7 +178,7 @@ def report(directory: Path, say: Say = print) -> Path:
             result = load_result(cls.results / f"{record.result}.json") if record else None
             if record and own and result and not record.reason:
                 whole, code = None not in own.scores.values(), own_code(cls.autograded(hand_in))
-                graded.setdefault(hand_in.notebook, []).append(Graded(hand_in.student, own.score, whole, result, code))
+                graded.setdefault(hand_in.notebook, []).append(Graded(hand_in.student, own.score, whole, result, code, own.penalty))
             else:
                 ungraded.append((hand_in.student, hand_in.notebook, record.reason if record and record.reason else "not graded yet"))
         given = {name: own_code(cls.root / "release" / name / f"{name}.ipynb") for name in graded}

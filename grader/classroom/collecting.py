@@ -250,7 +250,7 @@ class _Filing:
             self.say(f"{name}: {count} late, says Canvas; that counts once you set the due date (formgrader) and collect the file again")
         if count := self.timeless.total():
             remedy = "; 'grader roster' with Moodle's grading worksheet tells it, then collect again" if self.timeless["moodle"] else ""
-            self.say(f"no time known of {count} hand-ins: no due date counts for them{remedy}")
+            self.say(f"no time known of {_hand_ins(count)}: no due date counts there{remedy}")
         for platform in sorted(set(self.hidden.values())):
             some = _some(student for student, where in self.hidden.items() if where == platform)
             self.say(f"{platform.capitalize()} keeps names back and calls a person otherwise in each assignment: {some}")
@@ -301,6 +301,10 @@ def _seconds(folder: Path) -> int | None:
     except (NotEnteredError, OSError):
         return None
     return int(when.replace(tzinfo=UTC).timestamp()) if when else None
+
+
+def _hand_ins(count: int) -> str:
+    return "1 hand-in" if count == 1 else f"{count} hand-ins"
 
 
 def _some(names: Iterable[str]) -> str:

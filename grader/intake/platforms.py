@@ -53,7 +53,7 @@ CANVAS = re.compile(  # an attempt is no "02" of a file name; text and link: wha
 CANVAS_ANONYMOUS = re.compile(
     r"(?P<late>LATE_)?(?P<name>anon_[A-Za-z0-9]{5})_(?:(?P<attempt>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))"
 )
-GITHUB = re.compile(r"(?:^|/)(?P<assignment>[^/]+)-submissions/(?P=assignment)-(?P<name>[^/]+)/")
+GITHUB = re.compile(r"(?P<assignment>[^/]+)-submissions/(?P=assignment)-(?P<name>[^/]+)/")
 NOTEBOOK = re.compile(
     r"(?P<name>(?:.*?[ _「“„«\"'-]+)?)(?P<file>\d\d_[A-Za-z]\w*?)(?:-\d{1,2})?"
 )  # the course's own file names; Canvas adds -1
@@ -231,7 +231,7 @@ def _without_root(files: list[File]) -> list[File]:
     roots = {file.parts[0] for file in files}
     if len(roots) == 1 and all(len(file.parts) > 1 for file in files):
         (root,) = roots
-        if not any(pattern.fullmatch(root) for pattern in (MOODLE, BRIGHTSPACE, GRADESCOPE)) and not GITHUB.search(files[0].shown):
+        if not any(pattern.fullmatch(root) for pattern in (MOODLE, BRIGHTSPACE, GRADESCOPE)) and not GITHUB.match("/".join(files[0].parts)):
             return [replace(file, parts=file.parts[1:]) for file in files]
     return files
 
@@ -318,7 +318,8 @@ def _claim(parts: tuple[str, ...], container: str, beside: _Beside) -> _Claim:
             return replace(known, filename=clean_name(name))
     if claim := _of_platform(parts):
         return claim
-    if match := GITHUB.search("/".join([container, *parts])):
+    path = "/".join(parts)
+    if match := GITHUB.match(path) or GITHUB.match(f"{container}/{path}"):  # at the top: what lies in a repository claims nothing
         return _Claim((Owner(match["name"], "github"),), clean_name(name))
     if number := next(filter(GRADESCOPE.fullmatch, folders), ""):
         owner = Owner(number, "gradescope", hidden=True)

@@ -117,7 +117,7 @@ class CanvasCourse:
         return upload
 
     def take_feedback(self, data: bytes, uploads: dict[int, int]) -> tuple[dict[int, bytes], list[str]]:
-        """Takes "Re-Upload Submissions" of an assignment. uploads: file's id -> whose. Returns the file of each student, and what is ignored."""
+        """Takes "Re-Upload Submissions". uploads: a file's id -> whose. Returns the file of each student, and what is ignored."""
         given, ignored = {}, []
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for info in archive.infolist():

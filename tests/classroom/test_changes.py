@@ -13,7 +13,8 @@ from nbgrader.api import Gradebook
 
 from grader.classroom import commands
 from grader.classroom.changes import still_refused
-from grader.classroom.commands import ClassError, collect, grade, new, remove, report
+from grader.classroom.collecting import collect
+from grader.classroom.commands import ClassError, grade, new, remove, report
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.gradebook import ClassGradebook
 from grader.classroom.log import COLUMNS
@@ -91,6 +92,8 @@ def test_new_says_what_it_is_at(graded_once, course):
         ("anna", {key for key in HAND_INS if key[0] == "anna"}),
         ("bo [2]", {key for key in HAND_INS if key[0] == "bo [2]"}),
         ("01_double", {key for key in HAND_INS if key[1] == "01_double"}),
+        ("1", {key for key in HAND_INS if key[1] == "01_double"}),
+        ("02", {key for key in HAND_INS if key[1] == "02_square"}),
         ("square", {key for key in HAND_INS if key[1] == "02_square"}),
     ],
 )

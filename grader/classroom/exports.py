@@ -56,7 +56,7 @@ def write_grades(
     canvas = next((sheet for sheet in sheets if sheet.platform == "canvas"), None)
     columns = _canvas_columns(notebooks, canvas) if canvas else {}
     worksheets = {sheet.notebook: sheet for sheet in sheets if sheet.worksheet}
-    everybody = {*students, *(student for student, _ in reasons)} - {""}
+    everybody = {*students, *(student for student, _ in reasons if not sheets)} - {""}  # a stranger to the roster is in grades.csv alone
     files: dict[str, bytes | None] = {"students.csv": _csv(_students(notebooks, final, everybody, students, sheets))}
     sentences = []
     for notebook in notebooks:

@@ -13,7 +13,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from grader.classroom.collecting import collect, roster
-from grader.classroom.commands import ClassError, grade, new
+from grader.classroom.commands import ClassError, grade, new, remove
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.roster import read_sheet, resolved, sheets
 from tests.classroom.toy import hand_in_bytes, judge_here, toy_course
@@ -471,6 +471,18 @@ def test_collect_ends_with_how_many_were_filed_and_refused(directory, course, tm
     _, said = quietly(collect, directory, [tmp_path / "in"])
     parts = ((new_ones, "filed"), (again, "there already"), (bad or any(counts) == 0, "refused, named above"))
     assert ", ".join(f"{int(count)} {what}" for count, what in parts if count) in said.splitlines()
+
+
+def test_a_file_of_nobody_is_no_student_and_can_be_put_aside(by_roster, course, tmp_path, monkeypatch):
+    judge_here(monkeypatch)
+    path = download(tmp_path, "Nobody Known_01_double.ipynb", data=hand_in_bytes(course[0]))
+    quietly(collect, by_roster, [path])
+    summary, _ = quietly(grade, by_roster)
+    assert [student for student, *_ in summary.ungraded] == ["Nobody_Known"]
+    assert "Nobody" in (by_roster / "grades.csv").read_text() and "Nobody" not in (by_roster / "grades/students.csv").read_text()
+    _, said = quietly(remove, by_roster, "Nobody_Known")
+    assert "nothing was graded" in said and "undo" not in said
+    assert not quietly(grade, by_roster)[0].ungraded
 
 
 def test_a_whole_roster_that_cannot_be_kept_is_a_sentence(directory, tmp_path):

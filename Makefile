@@ -1,5 +1,6 @@
 # learn: the notebooks in JupyterLab. test: everything that must hold; thorough: the same on more seeds, versions and kernels; browser: in
-# Chromium. extras: installs what only some need (Ray; TRL and verl; notebook 5's packages), so that thorough tests that, too. demo: hand-ins graded, and the run.
+# Chromium. extras: installs what only some need (Ray; TRL and verl; notebook 5's packages; Sphinx), so that thorough tests that, too. demo: hand-ins graded, and
+# the run. site: the course as static pages in site/, for reading; the first time it runs the notebooks, which takes minutes.
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu takes a torch without CUDA (2 GB less on Linux). PORT=8888 is JupyterLab's.
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,12 +22,15 @@ thorough: $(VENV)/ready
 	for kernel in default avx2; do export ATEN_CPU_CAPABILITY=$$kernel; $(BIN)/pytest -m "training and not thorough" tests/course && $(BIN)/pytest -m training tests/course/test_numbers.py || exit; done
 
 extras: $(VENV)/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev,bench,cluster,lm]'
+	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev,bench,cluster,lm,site]'
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps verl
 	$(BIN)/pip install --quiet --upgrade --no-deps --target $(VENV)/ipython7 ipython==7.34.0 backcall pickleshare decorator  # Colab's
 
 demo: $(VENV)/ready
 	$(BIN)/python -m grader.demo demo
+
+site: $(VENV)/ready
+	$(BIN)/python -m website
 
 release: $(VENV)/ready
 	$(BIN)/grader release
@@ -43,4 +47,4 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev]'
 	touch $@
 
-.PHONY: learn test thorough extras demo release bench browser
+.PHONY: learn test thorough extras demo site release bench browser

@@ -917,8 +917,8 @@ ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
 plt.show()
 
 # %% [markdown]
-# Between a right and a wrong *answer* the distance is largest at the ends: 4.13 for 1 of 16 right, 2.00 for 8 of
-# 16. But the *group* at the end is still the lighter one: its $|A|$ add up to 7.75 against 16.00.
+# Between a right and a wrong *answer* the distance is largest at the ends: 4.13 for 1 of 16 right, 2.00 for
+# 8 of 16. But the *group* at the end is still the lighter one: its $|A|$ add up to 7.75 against 16.00.
 #
 # See how the division lifts the ends, from .23 to .48 of the middle: very hard and very easy questions count more
 # than they would without it. This is the **difficulty bias** of GRPO. Dr. GRPO leaves the division out for that

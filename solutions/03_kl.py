@@ -198,8 +198,8 @@ print(f"by the clock of this machine, for 4 updates of a small model: saved {1 -
 #
 # <details data-checks="three_numbers_per_sample right_on_average each_can_be_a_loss"><summary>A hint: which number</summary>
 #
-# In terms of the log-ratio l, the two ratios are exp(l) and exp(-l). At l = 0 their slopes are 1 and -1, and that of k1 is
-# 1. At the lowest point of a curve the slopes of its parts add up to 0.
+# In terms of the log-ratio l, the two ratios are exp(l) and exp(-l). At l = 0 their slopes are 1 and -1, and that
+# of k1 is 1. At the lowest point of a curve the slopes of its parts add up to 0.
 # </details>
 #
 # <details data-checks="each_can_be_a_loss any_shape_full_precision"><summary>A hint: the code</summary>

@@ -14,6 +14,6 @@ fi
 
 "$python" -m venv venv
 venv/bin/pip install --quiet --no-cache-dir --constraint source/constraints.txt \
-  --extra-index-url https://download.pytorch.org/whl/cpu torch numpy matplotlib nbformat ipython
+  --extra-index-url https://download.pytorch.org/whl/cpu torch numpy matplotlib nbformat ipython babel
 
 venv/bin/python -m grader.classroom.gradescope "$PWD" --rehearse

@@ -74,7 +74,7 @@ def test_a_file_can_be_read_at_one_sitting(path):
 
 
 def test_the_grader_stays_small():
-    assert sum(map(lines, HAND_WRITTEN)) <= 8_920
+    assert sum(map(lines, HAND_WRITTEN)) <= 9_000
 
 
 def test_contributing_has_a_line_for_every_file():

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from grader.classroom.atomic import write_atomically
-from grader.classroom.directory import ClassDirectory, ClassError
+from grader.classroom.directory import ClassDirectory, ClassError, named
 from grader.course.source import ROOT
 from grader.course.translation import LOCALE
 
@@ -24,7 +24,8 @@ def export_gradescope(directory: Path, out: Path, *, notebook: str = "", allow_n
     if out.suffix != ".zip":
         raise ClassError(f"{out}: name a file that ends in .zip, which is what Gradescope takes")
     with cls.translate_errors():
-        masters = [master for master in cls.masters() if notebook in ("", master.name)]
+        wanted = named(notebook, cls.names()) if notebook else ""
+        masters = [master for master in cls.masters() if (wanted or notebook) in ("", master.name)]
         if not masters:
             raise ClassError(f"{directory} has no notebook {notebook!r}; it has {', '.join(cls.names())}")
         run = (TEMPLATES / "run_autograder").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 from nbgrader.api import Student
 
 from grader.classroom.atomic import write_atomically
-from grader.classroom.directory import ClassDirectory, ClassError
+from grader.classroom.directory import ClassDirectory, ClassError, named
 from grader.classroom.gradebook import ClassGradebook
 
 
@@ -21,7 +21,7 @@ def grade_anew(cls: ClassDirectory, name: str) -> str:
     exercises = {cell.name: master.name for master in cls.masters() for cell in master.of_kind("solution")}
     if name in students:
         wanted = [(name, notebook) for notebook in notebooks]
-    elif notebook := exercises.get(name, name if name in notebooks else ""):
+    elif notebook := exercises.get(name) or named(name, notebooks):
         wanted = [(student, notebook) for student in students]
     else:
         what = f"{name!r} is no student with a hand-in, no notebook and no exercise of {cls.root}"

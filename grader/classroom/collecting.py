@@ -129,10 +129,10 @@ def collect(directory: Path, paths: Sequence[Path], say: Say = print) -> list[Un
                     before[who] = still_refused(before.get(who, {}), notebook, cls.names()) if notebook else before.get(who, {})
             if reason:
                 refused.setdefault(student, {})[item.filename] = reason
-                say(f"{student or '(no student)'}  {item.filename}  refused: {reason}")
+                say(f"{student or '(no student)'}  {item.filename}  refused: {reason.removeprefix(f'{item.filename}: ')}")
         kept = {student: before.get(student, {}) | refused.get(student, {}) for student in before | refused}
         cls.remember("refused.json", {student: reasons for student, reasons in kept.items() if reasons})
-        filing.sum_up()
+        filing.sum_up(sum(map(len, refused.values())))
         return [(student, name, reason) for student, reasons in refused.items() for name, reason in reasons.items()]
 
 
@@ -145,6 +145,8 @@ class _Filing:
         self.cls, self.masters, self.roster, self.due, self.say = cls, masters, roster, due, say
         self.new: set[str] = set()
         self.hidden: dict[str, str] = {}  # student -> platform
+        self.count: Counter[str] = Counter()  # what became of hand-ins
+        self.untouched: Counter[str] = Counter()  # by notebook
         self.timeless: Counter[str] = Counter()  # by platform
         self.late_without_due: Counter[str] = Counter()  # by notebook
 
@@ -155,7 +157,7 @@ class _Filing:
             return item.student, ""
         if student := self.roster.student(owner):
             return student, ""
-        return item.student, f"{item.filename}: {_stranger(owner, self.roster.nearest(owner))}"
+        return item.student, f"{item.filename}: {_stranger(owner, item.filename, self.roster.nearest(owner))}"
 
     def file(self, item: CollectedFile, student: str) -> tuple[str, str]:
         """Files one hand-in, unless a newer one lies there. Returns of which notebook it is, or "" and why it cannot be used."""
@@ -179,12 +181,16 @@ class _Filing:
         upload = Upload(item.owner.platform, item.owner.number, item.attempt, int(when) if when else None)
         text = self._time(upload, item.late, name)
         known, there = self._known(student, name), path.exists()
+        if item.owner.platform == "github" and not there and item.data == self._released(name):
+            self.untouched[name] += 1  # every repository has all that was handed out
+            return name, ""
         if there and self.roster.namesake(item.owner, student, known.platform, known.number):
             reason = f"{item.filename}: '{item.owner.name}' number {item.owner.number} is another person than number {known.number}, whose "
             reason += f"hand-in is filed as {student}; 'grader roster' with {item.owner.platform.capitalize()}'s export tells them apart"
             return "", reason
         if line := known.newer(upload) if there else "":
             self.say("  ".join([student, name, line, *notes]))
+            self.count["left out"] += 1
             return name, ""
         same = there and path.read_bytes() == item.data
         if same and (not text or text == (stamp.read_text(encoding="utf-8") if stamp.exists() else "")):
@@ -197,7 +203,8 @@ class _Filing:
                 stamp.unlink(missing_ok=True)
             if not same:
                 write_atomically(path, item.data)
-        self.cls.remember(_note(student, name), asdict(upload))
+        self.cls.write_upload(student, name, asdict(upload))
+        self.count["there already" if line == "there already" else "filed"] += 1
         self.say("  ".join([student, name, line, *(["late, says Canvas"] if item.late else []), *notes]))
         if item.late and not text:
             self.late_without_due[name] += 1
@@ -209,7 +216,7 @@ class _Filing:
 
     def _known(self, student: str, name: str) -> Upload:
         """The hand-in that is there: as it was collected, or as nbgrader's collecting left it."""
-        facts = self.cls.remembered(_note(student, name))
+        facts = self.cls.upload(student, name)
         try:
             return Upload(**facts) if facts else Upload(when=_seconds(self.cls.root / "submitted" / student / name))
         except TypeError:
@@ -223,13 +230,22 @@ class _Filing:
             return f"{due + timedelta(seconds=1):%Y-%m-%d %H:%M:%S} UTC"
         return ""
 
-    def sum_up(self) -> None:
-        """Says what holds for many hand-ins, once."""
+    def _released(self, name: str) -> bytes:
+        """The notebook as students get it, b"" where there is none."""
+        path = self.cls.root / "release" / name / f"{name}.ipynb"
+        return path.read_bytes() if path.is_file() else b""
+
+    def sum_up(self, refused: int) -> None:
+        """Says what holds for many hand-ins, once. refused: how many files."""
+        counted = [f"{self.count[what]} {what}" for what in ("filed", "there already", "left out") if self.count[what]]
+        self.say(", ".join([*counted, *([f"{refused} refused, named above"] if refused else [])]) or "no hand-in")
+        for name, count in self.untouched.items():
+            self.say(f"{name}: {count} {'repository holds' if count == 1 else 'repositories hold'} it as it was handed out; no hand-in")
         for name, count in self.late_without_due.items():
             self.say(f"{name}: {count} late, says Canvas; that counts once you set the due date (formgrader) and collect the file again")
         if count := self.timeless.total():
             remedy = "; 'grader roster' with Moodle's grading worksheet tells it, then collect again" if self.timeless["moodle"] else ""
-            self.say(f"no time known of {count} hand-ins: no due date counts for them{remedy}")
+            self.say(f"no time known of {_hand_ins(count)}: no due date counts there{remedy}")
         for platform in sorted(set(self.hidden.values())):
             some = _some(student for student, where in self.hidden.items() if where == platform)
             self.say(f"{platform.capitalize()} keeps names back and calls a person otherwise in each assignment: {some}")
@@ -253,7 +269,7 @@ def _students(cls: ClassDirectory, gradebook: ClassGradebook) -> list[Student]:
     return [*entered.values(), *(Student(id=student) for student in cls.students() if student not in entered)]
 
 
-def _stranger(owner: Owner, nearest: str) -> str:
+def _stranger(owner: Owner, filename: str, nearest: str) -> str:
     """Why a file fits nobody in the roster, and what to do."""
     if owner.hidden and owner.platform == "moodle":
         return f"Moodle keeps the name of {owner.name} back; 'grader roster' with this assignment's grading worksheet tells it"
@@ -261,7 +277,8 @@ def _stranger(owner: Owner, nearest: str) -> str:
         return f"{owner.platform.capitalize()} keeps the name of {owner.name} back; show the names there and download it again"
     who = (owner.words or (owner.name,))[-1]
     like = f"; nearest: {nearest}" if nearest else ""
-    return f"'{who}' is no one person in the roster{like}; give 'grader roster' a new export, or put one of its ids before the file's name"
+    remedy = f"give 'grader roster' a new export, or call the file ID_{filename}, by an id of the roster, and collect it by itself"
+    return f"nobody in the roster, or more than one, is called '{who}'{like}; {remedy}"
 
 
 def _seconds(folder: Path) -> int | None:
@@ -272,8 +289,8 @@ def _seconds(folder: Path) -> int | None:
     return int(when.replace(tzinfo=UTC).timestamp()) if when else None
 
 
-def _note(student: str, notebook: str) -> str:
-    return f"collected/{student}/{notebook}.json"
+def _hand_ins(count: int) -> str:
+    return "1 hand-in" if count == 1 else f"{count} hand-ins"
 
 
 def _some(names: Iterable[str]) -> str:

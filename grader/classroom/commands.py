@@ -152,10 +152,12 @@ def remove(directory: Path, student: str, say: Say = print) -> None:
             found, ungraded = _found(cls, gradebook)
             ungraded += [(h.student, h.notebook, record.reason) for h in found if (record := cls.record(h)) and record.reason]
             write_grades(directory, cls.masters(), gradebook.marks(), gradebook.students, ungraded, sheets(cls, gradebook.students))
-        line = f"removed from the class; the files and marks lie in {place}"
+        kept = any(place.iterdir())
+        line = "removed from the class" + (f"; the files and marks lie in {place}" if kept else ", where nothing was graded")
         write_down(cls.log, "", student, None, None, line, "", "", version().hex()[:12])
         shutil.rmtree(cls.own / "handins" / student, ignore_errors=True)
-        say(f"{student}: {line}; to undo it, move {place / 'submitted'} back to {cls.root / 'submitted' / student} and grade")
+        undo = f"; to undo it, move {place / 'submitted'} back to {cls.root / 'submitted' / student} and grade"
+        say(f"{student}: {line}{undo if (place / 'submitted').is_dir() else ''}")
 
 
 def report(directory: Path, say: Say = print) -> Path:
@@ -171,7 +173,7 @@ def report(directory: Path, say: Say = print) -> Path:
             result = load_result(cls.results / f"{record.result}.json") if record else None
             if record and own and result and not record.reason:
                 whole, code = None not in own.scores.values(), own_code(cls.autograded(hand_in))
-                graded.setdefault(hand_in.notebook, []).append(Graded(hand_in.student, own.score, whole, result, code))
+                graded.setdefault(hand_in.notebook, []).append(Graded(hand_in.student, own.score, whole, result, code, own.penalty))
             else:
                 ungraded.append((hand_in.student, hand_in.notebook, record.reason if record and record.reason else "not graded yet"))
         given = {name: own_code(cls.root / "release" / name / f"{name}.ipynb") for name in graded}
@@ -211,8 +213,10 @@ class _Grading:
         else:
             assert not isinstance(answer, str)
             line = f"{answer[0].points:g} of {answer[0].max_points:g}{lateness}"
-            if before and (before.result, before.score) != (record.result, record.score):
+            if before and before.score != record.score:
                 line += f" (was {before.score:g})" if before.score is not None else " (was not graded)"
+            elif before and before.result != record.result:
+                line += " (as before)"
         was, source = before.score if before else None, read_master(self.cls.source(hand_in.notebook)).digest.hex()
         digests = (digest[:12] for digest in (hand_in.digest, source, version().hex()))
         write_down(self.cls.log, hand_in.notebook, hand_in.student, was, record.score, line, *digests)

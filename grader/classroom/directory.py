@@ -6,7 +6,7 @@ import contextlib
 import errno
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -87,6 +87,13 @@ class ClassDirectory:
     def write_record(self, hand_in: HandIn, record: Record) -> None:
         self.remember(f"handins/{hand_in.student}/{hand_in.notebook}.json", asdict(record))
 
+    def upload(self, student: str, notebook: str) -> dict[str, Any]:
+        """What the platform said of a hand-in that was collected: the fields of collecting.Upload."""
+        return self.remembered(f"collected/{student}/{notebook}.json")
+
+    def write_upload(self, student: str, notebook: str, facts: dict[str, Any]) -> None:
+        self.remember(f"collected/{student}/{notebook}.json", facts)
+
     def remembered(self, name: str) -> dict[str, Any]:
         """What a file of .grader/ holds; empty where there is none."""
         try:
@@ -148,6 +155,13 @@ class ClassDirectory:
             return f"{self.gradebook}: {who}; close it and run this again"
         remedy = "" if isinstance(e, sqlalchemy.exc.OperationalError) else "; restore it from a copy"
         return f"{self.gradebook}: {e.orig}{remedy}"
+
+
+def named(asked: str, names: Iterable[str]) -> str:
+    """The one of these notebooks that is meant by its name or its number ("02_grpo_loss", "02", "2"); "" for none."""
+    number = asked.lstrip("0")
+    found = [name for name in names if asked == name or (number and name.partition("_")[0].lstrip("0") == number)]
+    return found[0] if len(found) == 1 else ""
 
 
 def read_config(cls: ClassDirectory) -> Config:

@@ -2,6 +2,7 @@
 
     grades/students.csv                    a row for each student, a column for each notebook: for people, Gradescope, GitHub
     grades/canvas-NOTEBOOK.csv             for the import of Canvas's gradebook
+    grades/canvas-NOTEBOOK-feedback.zip    for "Re-Upload Submissions" in its gradebook
     grades/moodle-NOTEBOOK.csv             for "Upload grading worksheet" of the assignment
     grades/moodle-NOTEBOOK-feedback.zip    for its "Upload multiple feedback files in a zip"
 
@@ -23,6 +24,7 @@ from pathlib import Path
 from nbgrader.api import Student
 
 from grader.classroom.atomic import write_atomically
+from grader.classroom.directory import ClassDirectory
 from grader.classroom.gradebook import AllMarks
 from grader.classroom.sheets import Person, Sheet
 from grader.course.source import Notebook
@@ -54,7 +56,7 @@ def write_grades(
     canvas = next((sheet for sheet in sheets if sheet.platform == "canvas"), None)
     columns = _canvas_columns(notebooks, canvas) if canvas else {}
     worksheets = {sheet.notebook: sheet for sheet in sheets if sheet.worksheet}
-    everybody = {*students, *(student for student, _ in reasons)} - {""}
+    everybody = {*students, *(student for student, _ in reasons if not sheets)} - {""}  # a stranger to the roster is in grades.csv alone
     files: dict[str, bytes | None] = {"students.csv": _csv(_students(notebooks, final, everybody, students, sheets))}
     sentences = []
     for notebook in notebooks:
@@ -68,9 +70,11 @@ def write_grades(
             rows, what = _canvas(notebook, scores, canvas, columns[notebook.name]) if canvas else _logins(notebook, scores, students)
             files[f"canvas-{notebook.name}.csv"] = _csv(rows, mark=False)
             sentences.append(f"{folder / f'canvas-{notebook.name}.csv'}: {what}")
+            if names := _canvas_names(directory, notebook.name, scores):
+                files[f"canvas-{notebook.name}-feedback.zip"] = _feedback(directory, f"canvas-{notebook.name}", notebook.name, names)
         if sheet := worksheets.get(notebook.name):
             rows, what = _worksheet(notebook, scores, sheet)
-            files[f"{name}-feedback.zip"] = _feedback(directory, notebook.name, scores, sheet)
+            files[f"{name}-feedback.zip"] = _feedback(directory, name, notebook.name, _moodle_names(notebook.name, scores, sheet))
         elif not sheets or any(sheet.platform == "moodle" for sheet in sheets):
             rows, what = _addresses(notebook, scores, students)
         else:
@@ -214,15 +218,29 @@ def _addresses(notebook: Notebook, scores: Scores, students: Mapping[str, Studen
     return rows, f"the scores of {len(scores)} for Moodle's Grades > Import > CSV file; {what}"
 
 
-def _feedback(directory: Path, notebook: str, scores: Scores, sheet: Sheet) -> bytes | None:
-    """A zip of the pages of who has a score, under the names by which Moodle knows whose they are. None: it lies there already."""
-    pages = {}
-    for person in filter(None, sheet.people):
-        page = directory / "feedback" / person.student / notebook / f"{notebook}.html"
-        if person.student in scores and page.exists():
-            name = " ".join(re.findall(r"[^\W_]+", person.name)) or "Participant"  # the number stands after the first underscore
-            pages[f"{name}_{person.number}_assignfeedback_file_/{notebook}.html"] = page
-    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(directory / f"grades/moodle-{notebook}-feedback.zip") as archive:
+def _canvas_names(directory: Path, notebook: str, scores: Scores) -> dict[str, str]:
+    """Student -> the name by which Canvas knows of which upload a page is: its first two numbers between underscores."""
+    names = {}
+    for student in scores:
+        upload = ClassDirectory(directory).upload(student, notebook)
+        if upload.get("platform") == "canvas" and upload.get("number") and upload.get("attempt"):
+            plain = re.sub(r"[\W\d_]", "", student) or "student"
+            names[student] = f"{plain}_{upload['number']}_{upload['attempt']}_{notebook}.html"
+    return names
+
+
+def _moodle_names(notebook: str, scores: Scores, sheet: Sheet) -> dict[str, str]:
+    """Student -> the name by which Moodle knows whose a page is: the number stands after the first underscore."""
+    people = [person for person in sheet.people if person and person.student in scores]
+    plain = {person: " ".join(re.findall(r"[^\W_]+", person.name)) or "Participant" for person in people}
+    return {person.student: f"{name}_{person.number}_assignfeedback_file_/{notebook}.html" for person, name in plain.items()}
+
+
+def _feedback(directory: Path, stem: str, notebook: str, names: Mapping[str, str]) -> bytes | None:
+    """A zip of the pages of these students, under these names. None: it lies there already."""
+    found = {name: directory / "feedback" / student / notebook / f"{notebook}.html" for student, name in names.items()}
+    pages = {name: page for name, page in found.items() if page.exists()}
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(directory / f"grades/{stem}-feedback.zip") as archive:
         packed = {info.filename: info.CRC for info in archive.infolist()}
         if packed == {name: zlib.crc32(page.read_bytes()) for name, page in pages.items()}:
             return None

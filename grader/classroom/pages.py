@@ -89,13 +89,17 @@ def told_once(failures: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Graded:
-    """One hand-in as a report sees it. score: as the gradebook has it; whole: nothing waits for a person. code: the learner's own cells."""
+    """One hand-in as a report sees it.
+
+    score: as the gradebook has it, less `penalty` for being late; whole: nothing waits for a person. code: the learner's own cells.
+    """
 
     student: str
     score: float
     whole: bool
     result: Result
     code: list[str]
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True)

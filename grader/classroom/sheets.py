@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.classroom.directory import ClassError
+from grader.classroom.directory import ClassError, named
 from grader.intake.archives import UNPRINTABLE
 from grader.intake.platforms import HIDDEN
 
@@ -165,9 +165,7 @@ def _split(name: str) -> tuple[str, str]:
 
 def _notebook(path: Path, names: Sequence[str], asked: str) -> str:
     said = asked or path.stem
-    numbers = {name: re.escape(name.partition("_")[0]) for name in names}
-    found = [name for name in names if name in said]
-    found = found or [name for name in names if re.search(rf"(?<!\d){numbers[name]}(?!\d)", said if asked else "")]
+    found = [name for name in names if name in said] or [name for name in (named(asked, names),) if name]
     if len(found) == 1:
         return found[0]
     if asked:

@@ -6,6 +6,7 @@ Whose a file is, by the first of these that there is:
     Gradescope              submission_4567/anything.ipynb, by the submission_metadata.yml beside it; a group's is each member's
     Brightspace             12345-67890 - Ada Lovelace - Nov 20, 2026 1012 AM - anything.ipynb
     Blackboard              Homework 2_ada42_attempt_2026-11-20-10-00-00_anything.ipynb
+    GitHub Classroom        loss-submissions/loss-ada/anything.ipynb, as `gh classroom clone` names what it clones
     Canvas                  lovelaceada_LATE_123_456_02_grpo_loss.ipynb, LATE_anon_xK3aB_456_02_grpo_loss.ipynb
     a folder of its own     ada/02_grpo_loss.ipynb, ada/02_grpo_loss/02_grpo_loss.ipynb
     its file name           ada_02_grpo_loss.ipynb, ada.ipynb, ada.zip, "Ada Lovelace - Copy of 02_grpo_loss.ipynb"
@@ -52,6 +53,7 @@ CANVAS = re.compile(  # an attempt is no "02" of a file name; text and link: wha
 CANVAS_ANONYMOUS = re.compile(
     r"(?P<late>LATE_)?(?P<name>anon_[A-Za-z0-9]{5})_(?:(?P<attempt>\d+)_(?P<file>.+)|(?P<typed>(?:text|link)\.html))"
 )
+GITHUB = re.compile(r"(?P<assignment>[^/]+)-submissions/(?P=assignment)-(?P<name>[^/]+)/")
 NOTEBOOK = re.compile(
     r"(?P<name>(?:.*?[ _「“„«\"'-]+)?)(?P<file>\d\d_[A-Za-z]\w*?)(?:-\d{1,2})?"
 )  # the course's own file names; Canvas adds -1
@@ -161,6 +163,8 @@ def gather(paths: Iterable[Path]) -> Iterator[CollectedFile | Refusal]:
             except Exception as e:  # a damaged zip can raise anything
                 yield Refusal("", path.name, f"{path}: {why(e)}.")
                 continue
+            repositories = {item.owner for item in found if item.owner.platform == "github" and item.refused != NO_NOTEBOOK}
+            found = [item for item in found if item.refused != NO_NOTEBOOK or item.owner not in repositories]
             if not found:
                 yield Refusal("", path.name, f"{path}: holds no file.")
             if any(item.named for item in found):  # the others are not one student's, then
@@ -179,6 +183,7 @@ def gather(paths: Iterable[Path]) -> Iterator[CollectedFile | Refusal]:
                 yield _read(ids[item.owner], item, [found[n] for n in newest[place] if n != place])
 
 
+NO_NOTEBOOK = "is no notebook; the file to hand in ends in .ipynb"
 NAMELESS = "nothing says whose it is; put the student's name before the file's, as in ada_02_grpo_loss.ipynb, or the file in a folder ada"
 
 
@@ -226,7 +231,7 @@ def _without_root(files: list[File]) -> list[File]:
     roots = {file.parts[0] for file in files}
     if len(roots) == 1 and all(len(file.parts) > 1 for file in files):
         (root,) = roots
-        if not any(pattern.fullmatch(root) for pattern in (MOODLE, BRIGHTSPACE, GRADESCOPE)):
+        if not any(pattern.fullmatch(root) for pattern in (MOODLE, BRIGHTSPACE, GRADESCOPE)) and not GITHUB.match("/".join(files[0].parts)):
             return [replace(file, parts=file.parts[1:]) for file in files]
     return files
 
@@ -297,7 +302,7 @@ def _notebooks(
             refused = why(e)
     elif not refused and not (suffix != "zip" and (SUFFIX.search(file.parts[-1]) or file.start.lstrip(BLANK).startswith(b"{"))):
         claim = replace(claim, filename=file.parts[-1])
-        refused = "is no notebook" if suffix != "zip" else "is no zip, whatever its name says"
+        refused = NO_NOTEBOOK if suffix != "zip" else "is no zip, whatever its name says"
     if inside and not refused:
         for inner in inside:
             yield from _notebooks(inner, container, opened, beside, claim, depth + 1)
@@ -313,6 +318,9 @@ def _claim(parts: tuple[str, ...], container: str, beside: _Beside) -> _Claim:
             return replace(known, filename=clean_name(name))
     if claim := _of_platform(parts):
         return claim
+    path = "/".join(parts)
+    if match := GITHUB.match(path) or GITHUB.match(f"{container}/{path}"):  # at the top: what lies in a repository claims nothing
+        return _Claim((Owner(match["name"], "github"),), clean_name(name))
     if number := next(filter(GRADESCOPE.fullmatch, folders), ""):
         owner = Owner(number, "gradescope", hidden=True)
         return _Claim((owner,), clean_name(name), refused=f"{number} is no student; keep Gradescope's {METADATA} beside that folder")
@@ -348,7 +356,7 @@ def _of_platform(parts: tuple[str, ...]) -> _Claim | None:
         hidden = match.re is CANVAS_ANONYMOUS
         number = "" if hidden else match["number"]
         owner = Owner(match["name"] if hidden else f"{match['name']}_{number}", "canvas", number, (match["name"],), hidden=hidden)
-        refused = "is what was typed in, not a notebook" if match["typed"] else ""
+        refused = "is what was typed in, not a notebook; the file to hand in ends in .ipynb" if match["typed"] else ""
         filename = match["typed"] or clean_name(match["file"])
         return _Claim((owner,), filename, None, bool(match["late"]), int(match["attempt"] or 0), refused)
     return None

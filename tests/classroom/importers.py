@@ -2,6 +2,7 @@
 
 Canvas: instructure/canvas-lms, lib/gradebook_exporter.rb, lib/gradebook_importer.rb, Assignment.title_and_id in
 app/models/assignment.rb, and ui/features/gradebook_uploads/jquery/process_gradebook_upload.js, which posts the changes.
+Its feedback files: Assignment.infer_comment_context_from_filename in app/models/assignment.rb.
 
 Moodle: moodle/moodle, mod/assign/gradingtable.php (the worksheet), mod/assign/feedback/offline/importgradeslib.php and
 locallib.php (its import), mod/assign/feedback/file/importziplib.php (feedback files), lib/csvlib.class.php.
@@ -114,6 +115,19 @@ class CanvasCourse:
             if score:
                 self.scores[place] = score
         return upload
+
+    def take_feedback(self, data: bytes, uploads: dict[int, int]) -> tuple[dict[int, bytes], list[str]]:
+        """Takes "Re-Upload Submissions". uploads: a file's id -> whose. Returns the file of each student, and what is ignored."""
+        given, ignored = {}, []
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for info in archive.infolist():
+                pieces = posixpath.basename(info.filename).split("_")
+                user, upload = [*(int(piece) for piece in pieces if re.fullmatch("[0-9]+", piece)), 0, 0][:2]
+                if uploads.get(upload) == user and not pieces[-1].startswith("link"):
+                    given[user] = archive.read(info)
+                else:
+                    ignored.append(info.filename)
+        return given, ignored
 
     def _student(self, row: list[str], first_last: bool, sis: int | None, login: int | None) -> CanvasStudent | None:
         by_id = {student.id: student for student in self.students}

@@ -83,6 +83,8 @@ def test_new_says_what_it_is_at(graded_once, course):
         ("anna", {key for key in HAND_INS if key[0] == "anna"}),
         ("bo [2]", {key for key in HAND_INS if key[0] == "bo [2]"}),
         ("01_double", {key for key in HAND_INS if key[1] == "01_double"}),
+        ("1", {key for key in HAND_INS if key[1] == "01_double"}),
+        ("02", {key for key in HAND_INS if key[1] == "02_square"}),
         ("square", {key for key in HAND_INS if key[1] == "02_square"}),
     ],
 )
@@ -124,6 +126,9 @@ def test_a_score_that_a_new_judgement_changes_is_said(directory):
     path = directory / ".grader/handins/anna/01_double.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"score": 1.0}))
     _, said = quietly(directory, regrade="01_double")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"result": "of an older grader", "entry": ""}))
+    _, again = quietly(directory)
+    assert any("anna  3 of 3 (as before)" in line for line in again)
     assert any("anna  3 of 3 (was 1)" in line for line in said) and not any("bo" in line and "(was" in line for line in said)
 
 

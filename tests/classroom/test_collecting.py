@@ -13,7 +13,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from grader.classroom.collecting import collect, roster
-from grader.classroom.commands import ClassError, grade, new
+from grader.classroom.commands import ClassError, grade, new, remove
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.roster import read_sheet, resolved, sheets
 from tests.classroom.toy import hand_in_bytes, judge_here
@@ -296,10 +296,10 @@ def test_whatever_a_platform_calls_them_a_hand_in_is_filed_under_the_one_student
         ("larkadda_999_5_{}", "nearest: Ada Lark (login1)"),  # Canvas would know its number
         ("larkada_999_5_{}", "nearest: Ada Lark (login1)"),
         ("Ada Larkin_5_assignsubmission_file_/{}", "nearest: Ada Lark (login1)"),
-        ("ada/{}", "no one person in the roster"),
-        ("lark_{}", "no one person in the roster"),
-        ("login1_login2_{}", "no one person in the roster"),
-        ("u1_u2_{}", "no one person in the roster"),
+        ("ada/{}", "more than one, is called"),
+        ("lark_{}", "more than one, is called"),
+        ("login1_login2_{}", "more than one, is called"),
+        ("u1_u2_{}", "more than one, is called"),
         ("anon_xK3aB_5_{}", "show the names there"),
         ("Participant_9_assignsubmission_file_/{}", "grading worksheet tells it"),
         ("submission_5/{}", "submission_metadata.yml"),
@@ -420,7 +420,7 @@ def test_moodles_worksheet_says_when(directory, course, tmp_path, text, when):
         seconds = time.mktime((*when, 0, 0, 0, -1))
         assert stamp(directory, student) == time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) and "no time known" not in said
     else:
-        assert stamp(directory, student) == "" and said.count("no time known of 1 hand-ins") == 1
+        assert stamp(directory, student) == "" and said.count("no time known of 1 hand-in:") == 1
 
 
 def test_dates_of_files_make_nobody_late(directory, course, tmp_path, monkeypatch):
@@ -437,6 +437,58 @@ def test_the_nearest_names_are_told_in_either_order(by_roster, course, tmp_path)
         path = download(tmp_path, name.format("01_double.ipynb"), "zoe_png", data=hand_in_bytes(course[0]))
         refused, _ = quietly(collect, by_roster, [path])
         assert any("Ada Lark (login1)" in reason for *_, reason in refused)
+
+
+@pytest.mark.parametrize("asked", ["02_square", "02", "2"])
+def test_a_worksheets_notebook_is_told_by_its_name_or_its_number(tmp_path, asked):
+    path = export(tmp_path, "moodle-02_square").rename(tmp_path / "Grades.csv")
+    assert read_sheet(path, NAMES, asked).notebook == "02_square"
+
+
+@pytest.mark.parametrize("with_roster", [True, False])
+def test_of_a_repository_only_the_notebooks_that_were_worked_on_are_hand_ins(enrolled, empty, course, tmp_path, with_roster):
+    cls = shutil.copytree(enrolled if with_roster else empty, tmp_path / "autumn")
+    given = {notebook.name: (cls / f"release/{notebook.name}/{notebook.name}.ipynb").read_bytes() for notebook in course}
+    clones = tmp_path / "hw-1-submissions"
+    for user, own in (("hub1", {"01_double": hand_in_bytes(course[0])}), ("hub2", {})):
+        (clones / f"hw-1-{user}").mkdir(parents=True)
+        (clones / f"hw-1-{user}/README.md").write_text("# Homework")
+        for name, data in (given | own).items():
+            (clones / f"hw-1-{user}/{name}.ipynb").write_bytes(data)
+    refused, said = quietly(collect, cls, [clones])
+    assert not refused and filed(cls) == ["login1" if with_roster else "hub1"] and not filed(cls, "02_square")
+    assert "1 filed" in said and "02_square: 2 repositories hold it as it was handed out" in said
+    (clones / "hw-1-hub1/01_double.ipynb").write_bytes(given["01_double"])
+    _, said = quietly(collect, cls, [clones])
+    assert "filed in the place of" in said, "whoever takes an answer back has handed that in"
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0), (3, 0, 0), (1, 2, 1), (0, 0, 2)], ids=str)
+def test_collect_ends_with_how_many_were_filed_and_refused(directory, course, tmp_path, counts):
+    new_ones, again, bad = counts
+    (tmp_path / "in").mkdir()
+    for n in range(again):
+        (tmp_path / f"in/a{n}_01_double.ipynb").write_bytes(hand_in_bytes(course[0]))
+    quietly(collect, directory, [tmp_path / "in"])
+    for n in range(new_ones):
+        (tmp_path / f"in/n{n}_01_double.ipynb").write_bytes(hand_in_bytes(course[0]))
+    for n in range(bad):
+        (tmp_path / f"in/b{n}_01_double.ipynb").write_bytes(b"%PDF-1.7")
+    _, said = quietly(collect, directory, [tmp_path / "in"])
+    parts = ((new_ones, "filed"), (again, "there already"), (bad or any(counts) == 0, "refused, named above"))
+    assert ", ".join(f"{int(count)} {what}" for count, what in parts if count) in said.splitlines()
+
+
+def test_a_file_of_nobody_is_no_student_and_can_be_put_aside(by_roster, course, tmp_path, monkeypatch):
+    judge_here(monkeypatch)
+    path = download(tmp_path, "Nobody Known_01_double.ipynb", data=hand_in_bytes(course[0]))
+    quietly(collect, by_roster, [path])
+    summary, _ = quietly(grade, by_roster)
+    assert [student for student, *_ in summary.ungraded] == ["Nobody_Known"]
+    assert "Nobody" in (by_roster / "grades.csv").read_text() and "Nobody" not in (by_roster / "grades/students.csv").read_text()
+    _, said = quietly(remove, by_roster, "Nobody_Known")
+    assert "nothing was graded" in said and "undo" not in said
+    assert not quietly(grade, by_roster)[0].ungraded
 
 
 def test_a_whole_roster_that_cannot_be_kept_is_a_sentence(directory, tmp_path):

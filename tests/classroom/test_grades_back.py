@@ -131,6 +131,23 @@ def test_canvas_takes_the_final_scores_and_nothing_else_changes(cls, course, tmp
     assert len(lines) == 2 and all(("a new column" in line) == (titles not in MATCHED) for line in lines)
 
 
+def test_canvas_takes_the_pages_of_whose_upload_it_knows(cls, course, tmp_path):
+    canvas = canvas_course([("Doubling", 5.0)])
+    students = enrolled(cls, tmp_path, {"canvas.csv": canvas.export()})
+    whose = {person.student: int(person.number) for person in sheets(cls, students)[0].people if person}
+    marks, ungraded, final = graded(cls, course, whose)
+    uploads = {70_000 + n: number for n, number in enumerate(whose.values())}
+    for student, (attempt, number) in zip(whose, uploads.items(), strict=True):
+        known = {"platform": "canvas", "number": f"{number}", "attempt": attempt}
+        cls.write_upload(student, "01_double", known if number % 4 else {"platform": "", "number": "", "attempt": 0})  # came by mail
+    export(cls, course, students, marks, ungraded)
+    given, ignored = canvas.take_feedback((cls.root / "grades/canvas-01_double-feedback.zip").read_bytes(), uploads)
+    own = [student for student, name in final if name == "01_double" and whose[student] % 4]
+    assert own and not ignored
+    assert given == {whose[s]: (cls.root / f"feedback/{s}/01_double/01_double.html").read_bytes() for s in own}
+    assert not (cls.root / "grades/canvas-02_square-feedback.zip").exists(), "nothing of it came from Canvas"
+
+
 def test_a_column_that_is_not_surely_a_notebooks_is_not_written_to(cls, course, tmp_path):
     canvas = canvas_course([("Doubling, first try", 5), ("Doubling, second try", 5), ("Squaring the circle 2", 100)])
     students = enrolled(cls, tmp_path, {"canvas.csv": canvas.export()})

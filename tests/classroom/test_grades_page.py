@@ -65,6 +65,15 @@ def write_exports(folder):
     _write_zip(folder / "assignment_4711_export.zip", {"submission_metadata.yml": told.encode()} | files)
 
 
+    rows = [f"{addresses[login]},{login}-hub,{881 + n}," for n, login in enumerate(LOGINS)]
+    (folder / "classroom_roster.csv").write_text("\n".join(["identifier,github_username,github_id,name", *rows]), encoding="utf-8")
+    for login, data in hand_ins.items():
+        clone = folder / f"advantage-submissions/advantage-{login}-hub"
+        clone.mkdir(parents=True)
+        (clone / "README.md").write_text("# Homework")
+        (clone / "01_advantage.ipynb").write_bytes(data)
+
+
 def _write_zip(path, files):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in files.items():
@@ -111,7 +120,7 @@ def without_times(page):
 @pytest.mark.thorough
 def test_the_page_shows_what_is_printed():
     page = PAGE.read_text(encoding="utf-8")
-    assert page.count("$ grader") == 15 and "the scores of 3 of 5 students" in page
+    assert page.count("$ grader") == 18 and "the scores of 3 of 5 students" in page
     assert without_times(with_real_output(page)) == without_times(page)
 
 

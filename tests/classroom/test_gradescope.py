@@ -191,7 +191,7 @@ def test_a_disk_that_refuses_gives_a_sentence_and_no_traceback(autograder, cours
 
 
 def test_a_zip_for_one_notebook_takes_no_other(directory, course, run, tmp_path):
-    root = unpacked(directory, tmp_path / "square", "--notebook", "02_square")
+    root = unpacked(directory, tmp_path / "square", "--notebook", "2")
     (root / "submission/a.ipynb").write_bytes(hand_in_bytes(course[0]))
     assert "none of the exercises of 02_square" in run(root)[1]["output"]
     (root / "submission/b.ipynb").write_bytes(hand_in_bytes(course[1]))

@@ -145,6 +145,7 @@ def test_the_report_has_a_row_for_each_student_whose_links_lead_somewhere(classr
         assert all((classroom / link).is_file() for link in links)
     assert not rows["eve"].a and "not graded" in rows["eve"].text
     assert not rows["Lark, Ada <b> absent"].a
+    assert {name for name, row in rows.items() if row.find_all("td")[-1].text == "–"} == {"eve", "Lark, Ada <b> absent"}, "no 0 in all"
     assert {link for link in of_class.find_all("a") if not (classroom / unquote(link["href"])).is_file()} == set()
 
 

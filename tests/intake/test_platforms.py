@@ -213,6 +213,49 @@ def test_what_cannot_be_taken_is_refused_and_the_others_are_taken(tmp_path, name
     assert all(name.split("/")[-1] in r.reason for r in refused)
 
 
+CLONED = {
+    "hw-1-submissions/hw-1-ada/02_grpo_loss.ipynb": b"ada's",
+    "hw-1-submissions/hw-1-ada/README.md": b"# Homework",
+    "hw-1-submissions/hw-1-bo-boon/week 2/my work.ipynb": b"bo's",
+    "hw-1-submissions/hw-1-hw-1-cho/02_grpo_loss.ipynb": b"cho's",
+    "hw-1-submissions/hw-1-eve/README.md": b"# Homework",
+    "hw-1-submissions/hw-1-eve/answer.pdf": b"%PDF",
+}
+
+
+@pytest.mark.parametrize("form", ["folder", "folder around", "zip", "zip of another name"])
+def test_what_github_classroom_cloned_is_its_users(tmp_path, form):
+    put(tmp_path, CLONED)
+    (tmp_path / "hw-1-submissions.zip").write_bytes(zipped(CLONED))
+    (tmp_path / "all.zip").write_bytes(zipped(CLONED))
+    if form == "folder around":
+        for path in tmp_path.glob("*.zip"):
+            path.unlink()
+    places = {"folder": "hw-1-submissions", "folder around": "", "zip": "hw-1-submissions.zip", "zip of another name": "all.zip"}
+    found, refused = taken(tmp_path / places[form])
+    assert found == {
+        ("ada", "02_grpo_loss.ipynb"): b"ada's",
+        ("bo-boon", "my work.ipynb"): b"bo's",
+        ("hw-1-cho", "02_grpo_loss.ipynb"): b"cho's",
+    }
+    assert [(r.student, r.filename) for r in refused] == [("eve", "README.md"), ("eve", "answer.pdf")], (
+        "a note beside a notebook is no hand-in"
+    )
+
+
+def test_a_folder_that_is_no_clone_keeps_its_name(tmp_path):
+    put(
+        tmp_path / "hw-submissions",
+        {"kl-ada/02_grpo_loss.ipynb": b"1", "hw/02_grpo_loss.ipynb": b"2", "eve/x-submissions/x-ada/a.ipynb": b"3"},
+    )
+    assert {student for student, _ in taken(tmp_path / "hw-submissions")[0]} == {"kl-ada", "hw", "eve"}
+
+
+def test_a_repository_cannot_claim_to_be_anothers(tmp_path):
+    put(tmp_path / "hw-submissions", {"hw-eve/hw-submissions/hw-ada/02_grpo_loss.ipynb": b"1", "hw-bo/02_grpo_loss.ipynb": b"2"})
+    assert {student for student, _ in taken(tmp_path / "hw-submissions")[0]} == {"eve", "bo"}
+
+
 def test_links_and_pipes_in_a_folder_are_refused(tmp_path):
     put(tmp_path, {"bob/02_grpo_loss.ipynb": b"bob's", "eve/notes.txt": b""})
     (tmp_path / "eve" / "02_grpo_loss.ipynb").symlink_to(tmp_path / "bob" / "02_grpo_loss.ipynb")

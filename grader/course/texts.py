@@ -24,7 +24,7 @@ ITEM = re.compile(r"\s*(?:[-*+] |\d+\. |#+ )(?:\[ \] )?|\s*(?=[|<])")  # begins 
 MARKS = re.compile(r"`[^`]*`|\${1,2}[^$]+\${1,2}|</?\w[^>]*>|\]\([^)]*\)|https?://\S+|\{\w+\}")  # code, formulas, tags, addresses: no words
 KEPT = re.compile(r"`[^`\n]+`|\$[^$]+\$|\]\([^)]*\)|https?://[^\s)]+|data-checks=\"[^\"]*\"")
 QUOTED = r"""(?:'[^']*'|"[^"]*")"""
-STRING = re.compile(rf"(?:(?<=^{{)|(?<=else )){QUOTED}|{QUOTED}(?= (?:if|\*) |\.join\()")  # in a field, and words: no key
+STRING = re.compile(rf"(?:(?<=^{{)|(?<=else )|(?<= or )){QUOTED}|{QUOTED}(?= (?:if|\*) |\.join\()")  # in a field, and words: no key
 WORD = re.compile(r"[^\W\d_]{2,}")
 LITERAL = re.compile(r"""(?P<prefix>[rRfFuU]*)(?P<quote>\"{3}|'{3}|"|')(?P<body>(?:\\.|(?!(?P=quote)).)*)(?P=quote)""", re.DOTALL)
 SHOWN = {"print", "text", "annotate", "label", "title", "suptitle", "description", "placeholder", "tooltip"}
@@ -131,7 +131,7 @@ def _strings(source: str, docstrings: bool, labels: Collection[str]) -> Iterator
         words, formatted, quote, raw = _words(source[start:end])
         plain = MARKS.sub("", words) if doc else words
         for field in fields(words) if formatted else ():
-            plain = plain.replace(field, "")
+            plain = plain.replace(field, " ".join(STRING.findall(field)))
         several = re.search(r"\s", words) and not DATA.search(words) and words not in data()
         if words in labels or (WORD.search(plain) and (shown or several)):
             yield Text(start, end, words, functools.partial(_written, formatted=formatted, quote=quote, raw=raw), formatted)

@@ -180,12 +180,15 @@ CODE = {
     'def f():\n    """Does it.\n\n    Well.\n    """': 'def f():\n    """「Does it.\n\n    Well.」\n    """',
     'é = "a"; print("ü ö ßü")': 'é = "a"; print("「ü ö ßü」")',
     'x = "<answer>one two</answer>"': 'x = "<answer>one two</answer>"',
+    "print(f'  {x or \"none\"}')": "print(f'  「{x or \"none\"}」')",
+    "print(f'  {x[\"key\"]}')": "print(f'  {x[\"key\"]}')",
+    'x = {"label": 1, "key": 2}': 'x = {"「label」": 1, "key": 2}',
 }
 
 
 @pytest.mark.parametrize("source", CODE)
 def test_which_texts_a_cell_of_code_has(source):
-    assert replaced(source, list(of_code(source)), in_brackets) == CODE[source]
+    assert replaced(source, list(of_code(source, labels=["label"])), in_brackets) == CODE[source]
 
 
 @pytest.mark.parametrize("words", ["eins", "{y}", "{x} {x}", "{x", "{x['b']}"])

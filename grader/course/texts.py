@@ -2,7 +2,8 @@
 
 Each such text can be put in another language's words without changing what the code does: a string of several words is
 taken wherever it stands, so that a name for a curve stays the same name as key and as label; a string of one word only where it is
-shown. What is data though it looks like words is listed in `solutions/locale/data.txt`.
+shown. What is data though it looks like words is listed in `solutions/locale/data.txt`; a word that is read though it stands elsewhere,
+such as a key that becomes a label, in `solutions/locale/labels.txt`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,7 +24,7 @@ ITEM = re.compile(r"\s*(?:[-*+] |\d+\. |#+ )(?:\[ \] )?|\s*(?=[|<])")  # begins 
 MARKS = re.compile(r"`[^`]*`|\${1,2}[^$]+\${1,2}|</?\w[^>]*>|\]\([^)]*\)|https?://\S+|\{\w+\}")  # code, formulas, tags, addresses: no words
 KEPT = re.compile(r"`[^`\n]+`|\$[^$]+\$|\]\([^)]*\)|https?://[^\s)]+|data-checks=\"[^\"]*\"")
 QUOTED = r"""(?:'[^']*'|"[^"]*")"""
-STRING = re.compile(rf"(?:(?<=^{{)|(?<=else )){QUOTED}|{QUOTED}(?= (?:if|\*) |\.join\()")  # in a field, and words: no key
+STRING = re.compile(rf"(?:(?<=^{{)|(?<=else )|(?<= or )){QUOTED}|{QUOTED}(?= (?:if|\*) |\.join\()")  # in a field, and words: no key
 WORD = re.compile(r"[^\W\d_]{2,}")
 LITERAL = re.compile(r"""(?P<prefix>[rRfFuU]*)(?P<quote>\"{3}|'{3}|"|')(?P<body>(?:\\.|(?!(?P=quote)).)*)(?P=quote)""", re.DOTALL)
 SHOWN = {"print", "text", "annotate", "label", "title", "suptitle", "description", "placeholder", "tooltip"}
@@ -47,7 +48,8 @@ class Text:
 
 def texts(cell: Cell) -> list[Text]:
     """The texts of a cell that a learner can see, in order; those of the answer too, for the answer key."""
-    return sorted(of_markdown(cell.source) if cell.markdown else of_code(cell.visible), key=lambda text: text.start)
+    found = of_markdown(cell.source) if cell.markdown else of_code(cell.visible, labels=labels(cell.name))
+    return sorted(found, key=lambda text: text.start)
 
 
 def replaced(source: str, found: list[Text], translate: Callable[[str], str]) -> str:
@@ -78,9 +80,9 @@ def of_markdown(source: str) -> Iterator[Text]:
                 yield Text(offset, offset + len(piece) - len(mark), words, str)
 
 
-def of_code(source: str, *, comments: bool = True) -> Iterator[Text]:
-    """The strings that are words; and with them docstrings and comments, neighbouring lines of comment as one text of lines."""
-    yield from _strings(source, docstrings=comments)
+def of_code(source: str, *, comments: bool = True, labels: Collection[str] = ()) -> Iterator[Text]:
+    """The strings that are words, or are in `labels`; and docstrings and comments, neighbouring lines of comment as one text of lines."""
+    yield from _strings(source, docstrings=comments, labels=labels)
     if comments:
         yield from _comments(source)
 
@@ -115,7 +117,7 @@ def _commented(words: str, indent: str) -> str:
     return f"\n{indent}".join(f"# {line}".rstrip() for line in words.split("\n"))
 
 
-def _strings(source: str, docstrings: bool) -> Iterator[Text]:
+def _strings(source: str, docstrings: bool, labels: Collection[str]) -> Iterator[Text]:
     starts = _line_starts(source)
     lines = source.split("\n")
 
@@ -129,9 +131,9 @@ def _strings(source: str, docstrings: bool) -> Iterator[Text]:
         words, formatted, quote, raw = _words(source[start:end])
         plain = MARKS.sub("", words) if doc else words
         for field in fields(words) if formatted else ():
-            plain = plain.replace(field, "")
+            plain = plain.replace(field, " ".join(STRING.findall(field)))
         several = re.search(r"\s", words) and not DATA.search(words) and words not in data()
-        if WORD.search(plain) and (shown or several):
+        if words in labels or (WORD.search(plain) and (shown or several)):
             yield Text(start, end, words, functools.partial(_written, formatted=formatted, quote=quote, raw=raw), formatted)
 
 
@@ -235,10 +237,22 @@ def _line_starts(source: str) -> list[int]:
 
 @functools.cache
 def data() -> frozenset[str]:
-    """Strings of several words that are data: a line each, as in Python; # begins a remark."""
-    path = ROOT / "solutions" / "locale" / "data.txt"
+    """Strings of several words that are data: a line each, as in Python."""
+    return frozenset(map(ast.literal_eval, _lines("data.txt")))
+
+
+@functools.cache
+def labels(cell: str) -> frozenset[str]:
+    """Strings of a cell that are read though they are short and stand where nothing is shown: a line each cell, `name: "word", "word"`."""
+    found = (line.partition(":") for line in _lines("labels.txt"))
+    return frozenset(word for name, _, words in found if name == cell for word in ast.literal_eval(f"[{words}]"))
+
+
+def _lines(name: str) -> list[str]:
+    """The lines of one of our lists; # begins a remark."""
+    path = ROOT / "solutions" / "locale" / name
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return frozenset(ast.literal_eval(line) for line in lines if line.strip() and not line.startswith("#"))
+    return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
 def kept_fields(words: str) -> list[str]:

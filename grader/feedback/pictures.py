@@ -13,8 +13,22 @@ from matplotlib.text import Text
 def font_with(letters):
     """The name of a font of this machine that has all these letters ("" if matplotlib's own has them, None if none has)."""
     needed = {ord(letter) for letter in letters} - characters(font_manager.findfont("DejaVu Sans"))
-    fonts = sorted(font_manager.fontManager.ttflist, key=lambda f: (f.style != "normal", f.weight != 400, "Sans" not in f.name, f.name))
-    return next((font.name for font in fonts if needed <= characters(font.fname)), None) if needed else ""
+    return (known_font(needed) or installed_since(needed)) if needed else ""
+
+
+def known_font(needed):
+    """The name of a font that matplotlib knows and that has these characters, a plain one if there is one; None if none has."""
+    fonts = [font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort")]  # a box for every letter
+    fonts.sort(key=lambda f: (f.style != "normal", f.weight != 400, "Sans" not in f.name, f.name))
+    return next((font.name for font in fonts if needed <= characters(font.fname)), None)
+
+
+def installed_since(needed):
+    """The same among fonts that are new: matplotlib remembers those of its first start on a machine."""
+    for file in {*font_manager.findSystemFonts()} - {font.fname for font in font_manager.fontManager.ttflist}:
+        if needed <= characters(file):
+            font_manager.fontManager.addfont(file)
+    return known_font(needed)
 
 
 def characters(file):

@@ -16,7 +16,7 @@ from grader.course import build
 from grader.course.metadata import ANSWERED, DRAWS, FORM, PACKED, SPEAKS, identity
 from grader.course.prose import hints, shapes
 from grader.course.source import Notebook, read_course
-from grader.course.texts import of_code, replaced, way_back
+from grader.course.texts import labels, of_code, replaced, way_back
 from grader.course.translation import languages, translated, translator
 from grader.feedback.catalogues import updated
 from grader.feedback.naming import equal
@@ -117,10 +117,10 @@ def pictures_text(notebook: Notebook) -> str:
     """What the cell about pictures runs in a translated notebook."""
     say = translator(notebook.language, notebook.name)
     cells = (notebook.english or notebook).of_kind("given", "show", "scenario")
-    shown = {t.words: t for cell in cells for t in of_code(cell.source, comments=False)}
-    labels = sorted((t for t in shown.values() if not say(t.words).isascii()), key=lambda t: len(say(t.words)), reverse=True)
-    letters = "".join(sorted({c for t in labels for c in say(t.words) if c.isalpha() and not c.isascii()}))
-    table = [[*way_back(t.words, say(t.words), t.formatted)] for t in labels]
+    shown = {t.words: t for cell in cells for t in of_code(cell.source, comments=False, labels=labels(cell.name))}
+    drawn = sorted((t for t in shown.values() if not say(t.words).isascii()), key=lambda t: len(say(t.words)), reverse=True)
+    letters = "".join(sorted({c for t in drawn for c in say(t.words) if c.isalpha() and not c.isascii()}))
+    table = [[*way_back(t.words, say(t.words), t.formatted)] for t in drawn]
     return f"{(HERE / 'pictures.py').read_text(encoding='utf-8')}\n\ndraw({letters!r}, {table!r})\n"
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from grader.course.source import ROOT
-from grader.course.texts import data, kept
+from grader.course.texts import data, kept, labels, of_code
 from grader.course.translation import LOCALE, languages, read_catalogue
 from grader.feedback.catalogues import FORMATTED, open_texts, templates
 from tests.conftest import EVERY_NOTEBOOK
@@ -41,3 +41,17 @@ def test_a_translation_keeps_code_formulas_and_addresses(name):
 def test_every_text_that_is_data_still_stands_in_the_source():
     sources = "".join(path.read_text(encoding="utf-8") for path in [*ROOT.glob("solutions/*.py"), *ROOT.glob("grader/feedback/*.py")])
     assert not [text for text in data() if text not in sources and text.replace("\n", "\\n") not in sources]
+
+
+def test_every_label_still_stands_in_a_cell_of_its_name():
+    lines = (LOCALE / "labels.txt").read_text(encoding="utf-8").splitlines()
+    for name in {line.partition(":")[0] for line in lines if line and not line.startswith("#")}:
+        cells = [cell for notebook in EVERY_NOTEBOOK for cell in notebook.cells if cell.name == name]
+        assert labels(name) <= {text.words for cell in cells for text in of_code(cell.source, labels=labels(name))}, name
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_a_label_with_a_formula_has_letters_of_matplotlibs_own_font_alone(name):
+    """Such a label is set by matplotlib's mathtext, which looks into no other font."""
+    entries = [m for m in read_catalogue(LOCALE / f"{name}.po") if m.id and any(where.startswith("show ") for where in m.auto_comments)]
+    assert not [m.string for m in entries if "$" in m.string and not m.string.isascii()]

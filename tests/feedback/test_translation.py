@@ -15,7 +15,7 @@ from grader.course import translation
 from grader.course.build import learner_notebook, to_text
 from grader.course.prose import shapes
 from grader.course.source import SOLUTION, Cell, Notebook
-from grader.course.texts import fields, of_code, replaced, texts, way_back
+from grader.course.texts import fields, labels, of_code, replaced, texts, way_back
 from grader.course.translation import languages, translated
 from grader.course.trusted import failure, namespace
 from grader.feedback import catalogues, pictures
@@ -94,10 +94,12 @@ def test_every_text_stands_in_the_notebook(notebook):
 @of_notebooks
 def test_no_code_inside_an_f_string_looks_up_a_text(notebook):
     """What stands in its braces is not translated, and a key that is would not be found."""
-    found = [text for cell in notebook.cells if not cell.markdown for text in of_code(cell.source, comments=False)]
-    trees = [ast.parse(f"f{field!r}") for text in found if text.formatted for field in fields(text.words)]
-    keys = [node.slice for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
-    assert not {key.value for key in keys if isinstance(key, ast.Constant)} & {text.words for text in found if " " in text.words}
+    found = [(text, cell.name) for cell in notebook.cells if not cell.markdown for text in of_code(cell.source, comments=False)]
+    trees = [(ast.parse(f"f{field!r}"), name) for text, name in found if text.formatted for field in fields(text.words)]
+    nodes = [(node, name) for tree, name in trees for node in ast.walk(tree)]
+    keys = {node.slice.value for node, _ in nodes if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)}
+    assert not keys & {text.words for text, _ in found if " " in text.words}
+    assert not [node.value for node, name in nodes if isinstance(node, ast.Constant) and node.value in labels(name)]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -178,12 +180,15 @@ CODE = {
     'def f():\n    """Does it.\n\n    Well.\n    """': 'def f():\n    """「Does it.\n\n    Well.」\n    """',
     'é = "a"; print("ü ö ßü")': 'é = "a"; print("「ü ö ßü」")',
     'x = "<answer>one two</answer>"': 'x = "<answer>one two</answer>"',
+    "print(f'  {x or \"none\"}')": "print(f'  「{x or \"none\"}」')",
+    "print(f'  {x[\"key\"]}')": "print(f'  {x[\"key\"]}')",
+    'x = {"label": 1, "key": 2}': 'x = {"「label」": 1, "key": 2}',
 }
 
 
 @pytest.mark.parametrize("source", CODE)
 def test_which_texts_a_cell_of_code_has(source):
-    assert replaced(source, list(of_code(source)), in_brackets) == CODE[source]
+    assert replaced(source, list(of_code(source, labels=["label"])), in_brackets) == CODE[source]
 
 
 @pytest.mark.parametrize("words", ["eins", "{y}", "{x} {x}", "{x", "{x['b']}"])
@@ -210,7 +215,7 @@ def test_which_texts_prose_has(source):
 @of_notebooks
 def test_a_label_finds_back_to_its_english(notebook):
     for cell in notebook.of_kind("given", "show"):
-        for text in of_code(cell.source, comments=False):
+        for text in of_code(cell.source, comments=False, labels=labels(cell.name)):
             pattern, english = way_back(text.words, in_brackets(text.words), text.formatted)
 
             def ran(words, formatted=text.formatted):
@@ -238,8 +243,18 @@ OWN = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu
 TABLE = [[*way_back("share of {x}", "{x} 的份额", True)], [*way_back("tokens", "词元", False)]]
 
 
+def machine_with(patch, fonts, letters, new={}):
+    """A machine where matplotlib knows its own font and these, with these letters. new: file -> font, installed since its first start."""
+    own, manager = pictures.characters, font_manager.fontManager
+    patch.setattr(manager, "ttflist", OWN + fonts)
+    patch.setattr(manager, "addfont", lambda file: manager.ttflist.append(new[file]), raising=False)
+    patch.setattr(font_manager, "findSystemFonts", lambda: [font.fname for font in OWN + fonts] + list(new))
+    patch.setattr(pictures, "characters", lambda file: letters.get(file) or own(file))
+
+
 def test_where_no_font_has_the_letters_labels_are_english(pictures_as_they_were):
-    pictures_as_they_were.setattr(font_manager.fontManager, "ttflist", OWN)
+    a_box_for_each = font_manager.FontEntry(fname="Boxes", name="Last Resort High-Efficiency", style="normal", weight=400)
+    machine_with(pictures_as_they_were, [a_box_for_each], {"Boxes": set(range(0x110000))})
     for _ in range(2):  # a cell may be run twice
         pictures.draw("词元的份额", TABLE)
     figure, axes = plt.subplots()
@@ -248,12 +263,11 @@ def test_where_no_font_has_the_letters_labels_are_english(pictures_as_they_were)
     plt.close(figure)
 
 
-def test_where_a_font_has_the_letters_labels_stay(pictures_as_they_were):
-    own = pictures.characters
+@pytest.mark.parametrize("installed_since", [False, True])
+def test_where_a_font_has_the_letters_labels_stay(pictures_as_they_were, installed_since):
     entries = [font_manager.FontEntry(fname=name, name=name, style="normal", weight=400) for name in ("Half", "Whole Sans")]
-    pictures_as_they_were.setattr(font_manager.fontManager, "ttflist", OWN + entries)
     known = {"Half": {ord("词")}, "Whole Sans": set(map(ord, "词元"))}
-    pictures_as_they_were.setattr(pictures, "characters", lambda file: known.get(file) or own(file))
+    machine_with(pictures_as_they_were, entries[: 2 - installed_since], known, new={"Whole Sans": entries[1]} if installed_since else {})
     pictures.draw("词元", TABLE)
     assert plt.rcParams["font.family"] == ["DejaVu Sans", "Whole Sans"]
     figure, axes = plt.subplots()

@@ -113,12 +113,11 @@ class Feedback:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == exercise]
         words = meaning(type(error).__name__, str(error), shapes, inside=bool(frames))  # or raised of what came out of it
         if words and shapes and ("must match the size" in str(error) or "shape mismatch" in str(error)):
-            words += " The text gives the shapes " + ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-            for frame in frames[-1:]:
-                names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-                came = ", ".join(f"{n} {list(v.shape)}" for n, v in frame.f_locals.items() if n in names and hasattr(v, "shape"))
-                words += f"; here they came as {came}" if came else ""
-            words += "."
+            given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            held = frames[-1].f_locals if frames else {}
+            names = frames[-1].f_code.co_varnames[: frames[-1].f_code.co_argcount] if frames else ()
+            came = ", ".join(f"{name} {list(held[name].shape)}" for name in names if hasattr(held.get(name), "shape"))
+            words += f" The text gives the shapes {given}; here they came as {came}." if came else f" The text gives the shapes {given}."
         return [words] if words else []
 
     def hint(self, exercise=""):

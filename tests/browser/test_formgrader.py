@@ -49,6 +49,12 @@ def test_a_class_is_graded_and_marked_in_the_formgrader(browser, jupyter, tmp_pa
         with Gradebook(f"sqlite:///{directory}/gradebook.db") as gradebook:
             until(lambda: {2.0} & {g.manual_score for s in marks(gradebook, "why") for g in s}, browser)
             points = {s.student.id: s.score for s in gradebook.assignment_submissions("01_double")}
+        browser.get(f"{base}/formgrader/gradebook/01_double/01_double")
+        shows(browser, *(f"{score:g} / 5" for score in points.values()))
+    grade(directory, jobs=1, say=lambda line: None)
+    marked = "bo" if points["bo"] == 3 else "anna"
+    browser.get((directory / f"feedback/{marked}/01_double/01_double.html").resolve().as_uri())
+    shows(browser, f"{points[marked]:g} of 5", "2 of 2")
     assert points["bo"] in (1, 3) and points["anna"] in (3, 5), "one of them has the written answer's 2 points on top"
     assert points["anna"] + points["bo"] == 6
 

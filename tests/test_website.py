@@ -10,6 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from grader.course.metadata import cell_metadata
 from grader.course.source import ROOT
+from tests.conftest import missing
 from website.outputs import Unrunnable, outputs, solved
 from website.pages import entry, opens, page
 
@@ -89,8 +90,9 @@ def test_a_cell_that_fails_is_named_and_nothing_is_kept(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough  # which CI runs once the extras are there
+@pytest.mark.skipif(bool(missing("furo", "make extras")), reason=missing("furo", "make extras"))
 def test_a_language_without_words_is_refused_in_a_sentence_and_the_old_site_stays(tmp_path):
-    pytest.importorskip("furo", reason="the site is built by Sphinx: make extras")
     from website.__main__ import build
 
     for folder in ("notebooks", "notebooks/xx", "site"):

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -14,6 +15,7 @@ from selenium.webdriver.common.keys import Keys
 sys.path.append(str(Path(__file__).parents[1]))
 
 from grader.course.source import ROOT, read_course
+from grader.course.translation import languages, translated, translator
 from grader.mistakes import versions
 
 COURSE = {notebook.name: notebook for notebook in read_course(ROOT / "solutions")}
@@ -43,8 +45,8 @@ class Lab:
         return json.loads(self.browser.execute_script(OUTPUTS))
 
     def said(self, cell):
-        """The words that a cell printed, however the lines were wrapped."""
-        return " ".join(" ".join("".join(output.get("text", "")) for output in self.outputs()[cell]).split())
+        """The letters that a cell printed, however its lines were wrapped."""
+        return letters("".join("".join(output.get("text", "")) for output in self.outputs()[cell]))
 
     def pictures(self, cell):
         return [output["data"]["image/png"] for output in self.outputs()[cell] if "image/png" in output.get("data", {})]
@@ -57,14 +59,14 @@ class Lab:
 
 
 @contextlib.contextmanager
-def opened(browser, jupyter, folder, name):
-    shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder)
+def opened(browser, jupyter, folder, course):
+    shutil.copy(ROOT / "notebooks" / course.path, folder)
     with jupyter("lab", "--expose-app-in-browser", cwd=folder) as address:
-        yield Lab(browser, address, name)
+        yield Lab(browser, address, course.name)
 
 
 def test_run_all_goes_on_past_open_exercises(browser, jupyter, tmp_path):
-    with opened(browser, jupyter, tmp_path, "01_advantage") as lab:
+    with opened(browser, jupyter, tmp_path, COURSE["01_advantage"]) as lab:
         lab.run("the_run_to_come", "notebook:run-all-cells")
         until(lambda: "01_advantage: 0 of " in json.dumps(lab.outputs()), "the last cell told no points")
         errors = {output["ename"] for cell in lab.outputs().values() for output in cell if output["output_type"] == "error"}
@@ -73,12 +75,16 @@ def test_run_all_goes_on_past_open_exercises(browser, jupyter, tmp_path):
         assert {cell for cell in lab.outputs() if lab.pictures(cell)} == need_no_exercise
 
 
-def test_a_wrong_answer_is_named_and_a_right_one_passes_a_slider_moves_the_picture_and_validate_answers(browser, jupyter, tmp_path):
-    course = COURSE["02_grpo_loss"]
+@pytest.mark.parametrize("edition", ["", *languages()])
+def test_a_wrong_answer_is_named_and_a_right_one_passes_a_slider_moves_the_picture_and_validate_answers(
+    edition, browser, jupyter, tmp_path
+):
+    course = translated(COURSE["02_grpo_loss"], edition) if edition else COURSE["02_grpo_loss"]
     wrong = next(v for v in versions(course.name) if v.name == "no_minus")
+    summary = translator(edition, course.name)(wrong.summary)
     right = next(cell for cell in course.of_kind("solution") if cell.name == wrong.exercise)
     check = next(cell.name for cell in course.of_kind("check") if cell.exercise == wrong.exercise and cell.name == "value_of_the_loss")
-    with opened(browser, jupyter, tmp_path, course.name) as lab:
+    with opened(browser, jupyter, tmp_path, course) as lab:
         lab.run(check, "notebook:run-all-above")
         until(lambda: "NotImplementedError" in json.dumps(lab.outputs()), "the cells above did not run")
         until(lambda: browser.find_elements(By.CSS_SELECTOR, ".noUi-handle"), "no slider came")
@@ -91,7 +97,7 @@ def test_a_wrong_answer_is_named_and_a_right_one_passes_a_slider_moves_the_pictu
             return pictures_of_widgets(browser)[:1] not in ([], [before])
 
         until(moved, "the picture did not change")
-        for source, word in ((wrong.source, wrong.summary), (right.source, "\u2713")):
+        for source, word in ((wrong.source, letters(summary)), (right.source, "\u2713")):
             lab.write(right.name, source)
             lab.run(right.name)
             lab.run(check)
@@ -104,7 +110,7 @@ def test_a_wrong_answer_is_named_and_a_right_one_passes_a_slider_moves_the_pictu
 def test_the_run_draws_itself_anew_while_it_trains(browser, jupyter, tmp_path):
     course = COURSE["04_train_a_tiny_model"]
     settings = next(cell for cell in course.cells if cell.name == "settings").source
-    with opened(browser, jupyter, tmp_path, course.name) as lab:
+    with opened(browser, jupyter, tmp_path, course) as lab:
         lab.write("settings", f'{settings}\nsettings |= {{"warmup_steps": 20, "steps": 20, "prompts": 4}}')
         for cell in course.of_kind("solution", "bring"):
             lab.write(cell.name, cell.source)
@@ -112,6 +118,10 @@ def test_the_run_draws_itself_anew_while_it_trains(browser, jupyter, tmp_path):
         seen = set()
         until(lambda: seen.update(lab.pictures("the_run")) or "after" in lab.said("the_run"), "the run did not end")
         assert len(seen) > 1 and len(lab.pictures("the_run")) == 1, "one picture, drawn more than once"
+
+
+def letters(text):
+    return "".join(text.split())
 
 
 def pictures_of_widgets(browser):

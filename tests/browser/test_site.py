@@ -133,9 +133,7 @@ def test_a_page_shows_what_the_key_shows_and_what_a_learner_reads(site):
         assert (site / "notebooks" / path.name).read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("page", "query"), [("search.html", "importance weight"), ("zh/search.html", "优势"), ("zh/search.html", "")]
-)
+@pytest.mark.parametrize(("page", "query"), [("search.html", "importance weight"), ("zh/search.html", "优势"), ("zh/search.html", "")])
 def test_the_search_finds(phone, address, site, page, query):
     pages = "".join(path.read_text(encoding="utf-8") for path in sorted((site / "zh").glob("0*.html")))
     query = query or re.search("<p>[^<]*?([\u4e00-\u9fff]{4,})", pages)[1]  # words that stand together in a page

@@ -713,6 +713,7 @@ def draw_curves(axes, history):
         for key, style in zip(keys, ("-", "--", ":")):
             ax.plot([row["step"] for row in history], [row[key] for row in history], style, label=key)
         ax.set(title=title, xlabel="RL step", ylim=(0, None))
+        ax.locator_params(axis="x", integer=True)  # there is no half a step
         ax.title.set_fontsize(9)
         if len(keys) > 1:
             ax.legend(fontsize=8, frameon=False)
@@ -927,6 +928,7 @@ fig, ax = plt.subplots()
 for key, style in (("reward", "-"), ("independent", "--"), ("paid", ":")):
     ax.plot([row["step"] for row in hacked], [row[key] for row in hacked], style, label={"reward": "reward, by the lenient verifier", "independent": "truth, by math-verify", "paid": "what your verifier would pay"}[key])
 ax.set(xlabel="RL step", ylabel="share of answers", ylim=(0, 1))
+ax.locator_params(axis="x", integer=True)
 ax.legend(fontsize=8, frameon=False)
 plt.show()
 gallery(fooled, some, reward=lenient)

@@ -19,7 +19,7 @@ test: $(VENV)/ready
 thorough: $(VENV)/ready
 	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/browser -m thorough
 	$(BIN)/pytest -n 2 --dist loadfile --nbval-lax --ignore=solutions/05_language_model.ipynb --ignore=solutions/zh solutions
-	for kernel in default avx2; do export ATEN_CPU_CAPABILITY=$$kernel; $(BIN)/pytest -m "training and not thorough" tests/course && $(BIN)/pytest -m training tests/course/test_numbers.py || exit; done
+	printf '%s\n' default avx2 | xargs -P 2 -I KERNEL env ATEN_CPU_CAPABILITY=KERNEL sh -ec '$(BIN)/pytest -m "training and not thorough" tests/course; $(BIN)/pytest -m training tests/course/test_numbers.py'
 
 extras: $(VENV)/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev,bench,cluster,lm,site]'

@@ -28,6 +28,7 @@ from tests.judge.hands import warm_judge
 
 BRACKETS = "eo"  # a language that the course does not have
 LANGUAGES = [BRACKETS, *languages()]
+IN_FULL = [BRACKETS, *(pytest.param(language, marks=pytest.mark.thorough) for language in languages())]
 of_notebooks = pytest.mark.parametrize("notebook", EVERY_NOTEBOOK, ids=lambda nb: nb.name)
 of_graded_notebooks = pytest.mark.parametrize("notebook", COURSE, ids=lambda nb: nb.name)
 
@@ -125,9 +126,10 @@ def verdicts(nb, notebook):
     return [(v.check, v.points, v.mistake) for v in result.checks], submission
 
 
+@pytest.mark.parametrize("language", IN_FULL)
 @of_graded_notebooks
-def test_a_hand_in_of_either_language_is_graded_alike(notebook):
-    edition = translated(notebook, BRACKETS)
+def test_a_hand_in_of_either_language_is_graded_alike(notebook, language):
+    edition = translated(notebook, language)
     for build in (answered, lambda nb: learner_notebook(answer_key(nb))):
         expected, _ = verdicts(build(notebook), notebook)
         found, submission = verdicts(build(edition), notebook)

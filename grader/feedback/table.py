@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -37,7 +38,8 @@ def fingerprints(notebook: Notebook, *exercises: str) -> Table:
 def keep_in(folder: Path) -> None:
     """From now on what is worked out is kept in files of this folder, for other processes. Another version of ours needs another folder."""
     global _kept
-    _kept = folder
+    folder.mkdir(parents=True, exist_ok=True)
+    _kept = folder.absolute()
 
 
 @functools.lru_cache(maxsize=256)
@@ -49,9 +51,9 @@ def _of_exercise(notebook: str, cells: tuple[Cell, ...], exercise: str, checks: 
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # not yet, or half of it
-        path.parent.mkdir(parents=True, exist_ok=True)
         found = _worked_out(notebook, cells, exercise, checks)
-        path.write_text(json.dumps(found), encoding="utf-8")
+        with contextlib.suppress(FileNotFoundError):  # the folder is gone: this process has outlived the class
+            path.write_text(json.dumps(found), encoding="utf-8")
         return found
 
 

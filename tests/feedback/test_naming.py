@@ -1,11 +1,15 @@
 """Known mistakes are named, in the notebook as in grading; right answers and unknown mistakes are left in peace."""
 
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
+from grader.course.source import Cell
 from grader.course.trusted import failure, namespace
+from grader.feedback import table
 from grader.feedback.naming import NO_NUMBERS, by_mistake, candidates, evidence, fingerprint
 from grader.feedback.table import fingerprints
 from grader.mistakes import versions
@@ -151,3 +155,18 @@ def test_the_table_depends_on_nothing_hidden():
 def test_numbers_are_compared_and_not_how_they_are_wrapped():
     assert fingerprint(torch.tensor(0.5)) == fingerprint(0.5) and fingerprint({"kl": torch.tensor(2.0)}) == fingerprint({"kl": 2.0})
     assert fingerprint(torch.zeros(2, 3)) != fingerprint(torch.zeros(3, 2, 1))
+
+
+def test_a_process_that_outlives_a_class_leaves_nothing_behind(tmp_path, monkeypatch):
+    """Its folder was named from where a command was called, and may be gone when the table is asked for again."""
+    monkeypatch.setattr(table, "_kept", None)
+    (tmp_path / "here" / "elsewhere").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    table.keep_in(Path("class/fingerprints"))
+    monkeypatch.chdir("elsewhere")
+    cells, check = (Cell("solution", "f", "def f():\n    return 1"),), (("one", "got = f()\nassert got == 1"),)
+    table._of_exercise("a notebook", cells, "f", check)
+    assert list(tmp_path.glob("here/class/fingerprints/*.json"))
+    shutil.rmtree(tmp_path / "here" / "class")
+    table._of_exercise("another notebook", cells, "f", check)
+    assert not list(Path().iterdir()) and not (tmp_path / "here" / "class").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -55,7 +54,7 @@ def assign(cls: ClassDirectory, config: Config, say: Callable[[str], None]) -> N
     masters = {master.name: master for master in cls.masters()}
     for name, master in masters.items():
         _require_seed(cls.source(name), master)
-        digest = hashlib.sha256(cls.source(name).read_bytes()).hexdigest()
+        digest = read_master(cls.source(name)).digest.hex()
         noted = _noted(cls, name)
         if not (noted.exists() and noted.read_text() == digest and (cls.root / "release" / name / f"{name}.ipynb").exists()):
             edited[name] = digest

@@ -36,9 +36,10 @@ def templates(course: Iterable[Notebook]) -> dict[str, Catalog]:
 
 
 def updated(course: Iterable[Notebook], folder: Path) -> Iterator[tuple[Path, str]]:
-    """(file, its text) of each catalogue, with every text of the course, in its order, and without those that are gone.
+    """(file, its text) of each catalogue, with every text of the course, in its order.
 
-    A text that changed keeps its translation, marked fuzzy, with the English that it was made from.
+    A text that changed keeps its translation, marked fuzzy, with the English that it was made from; one that is gone stays as
+    obsolete, until a translator has taken from it what still serves.
     """
     wanted = templates(course)
     for language in languages(folder):

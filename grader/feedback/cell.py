@@ -9,7 +9,7 @@ import traceback
 
 from IPython import get_ipython
 
-from grader.feedback.errors import meaning
+from grader.feedback.errors import UNFIT, meaning
 from grader.feedback.naming import agrees, by_mistake, called, candidates, evidence, is_open, sentences
 
 
@@ -112,7 +112,7 @@ class Feedback:
         shapes = self.shapes.get(exercise, {})
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name == exercise]
         words = meaning(type(error).__name__, str(error), shapes, inside=bool(frames))  # or raised of what came out of it
-        if words and shapes and ("must match the size" in str(error) or "shape mismatch" in str(error)):
+        if words and shapes and any(part in str(error) for part in UNFIT):
             given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             held = frames[-1].f_locals if frames else {}
             names = frames[-1].f_code.co_varnames[: frames[-1].f_code.co_argcount] if frames else ()

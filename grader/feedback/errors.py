@@ -1,5 +1,6 @@
 """What an error of Python or torch usually means in these exercises. Embedded in the feedback cell; used in grading, too."""
 
+UNFIT = ("must match the size", "shape mismatch")  # parts of a message: two shapes do not fit
 
 def meaning(kind, message, shapes=None, inside=False):
     """What an error of this type and message usually means in these exercises ("" where that is not known)."""
@@ -12,7 +13,7 @@ def meaning(kind, message, shapes=None, inside=False):
     arguments = ("A function is called with arguments that it does not take, or without one that it needs: help(...) tells which."
                  if inside else "The function takes other arguments than the exercise says: compare the line with def.")
     known = {  # parts of a message -> the words for it
-        ("must match the size", "shape mismatch"):
+        UNFIT:
             "Two tensors do not fit: compare their shapes axis by axis, from the right." + column,
         ("does not require grad",):
             ("The result is cut off from the log-probs it was made of, so no gradient can flow. Look for detach(), .item(), "

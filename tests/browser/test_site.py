@@ -17,9 +17,11 @@ from selenium.webdriver.common.keys import Keys
 
 from grader.course.metadata import identity
 from grader.course.source import ROOT, SOLUTION, read_course
+from tests.conftest import missing
 
-pytest.importorskip("furo", reason="the site is built by Sphinx: make extras")
-Axe = pytest.importorskip("axe_core_python.selenium", reason="axe looks at the site's pages: make extras").Axe
+if why := missing("furo", "make extras"):
+    pytest.skip(why, allow_module_level=True)
+from axe_core_python.selenium import Axe
 
 KEPT = ROOT / "build" / "website"  # what the notebooks' cells show, as `make site` keeps it
 

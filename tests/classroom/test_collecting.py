@@ -13,7 +13,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from grader.classroom.collecting import collect, roster
-from grader.classroom.commands import ClassError, grade, new, remove
+from grader.classroom.commands import ClassError, grade, remove
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.roster import read_sheet, resolved, sheets
 from tests.classroom.toy import hand_in_bytes, judge_here
@@ -121,13 +121,6 @@ def test_a_worksheet_is_of_the_notebook_that_is_named(tmp_path, asked, name):
 
 
 # A class
-
-
-@pytest.fixture(scope="module")
-def empty(course, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("classes") / "autumn"
-    new(directory, course, say=lambda line: None)
-    return directory
 
 
 @pytest.fixture

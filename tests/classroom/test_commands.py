@@ -25,10 +25,9 @@ STUDENTS = {"anna": {}, "王小明": {"double": PLUS_ONE}, "=HYPERLINK(1)": {"do
 
 
 @pytest.fixture(scope="module")
-def graded_once(course, tmp_path_factory):
+def graded_once(course, empty, tmp_path_factory):
     """A class directory with three hand-ins of notebook 1, one of notebook 2 and two files that are none; and what was said."""
-    directory = tmp_path_factory.mktemp("classes") / "autumn"
-    new(directory, course, say=lambda line: None)
+    directory = shutil.copytree(empty, tmp_path_factory.mktemp("classes") / "autumn")
     for student, answers in STUDENTS.items():
         put(directory, student, course[0], hand_in_bytes(course[0], **answers))
     put(directory, "anna", course[1], hand_in_bytes(course[1]))
@@ -204,8 +203,6 @@ def test_a_changed_test_is_graded_again_for_everybody(directory):
     assert summary.graded == 4 and "anna  2 of 3 (was 3)" in said
     assert row(directory, "anna")["01_double/double/keeps_the_shape"] == "0"
     assert "(6,)" in (directory / "release/01_double/01_double.ipynb").read_text(encoding="utf-8")
-
-
 
 
 def test_late_penalties_and_extensions_are_nbgraders(directory):

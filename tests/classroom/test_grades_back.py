@@ -12,7 +12,6 @@ import pytest
 from nbgrader.api import Student
 
 from grader.classroom.collecting import roster as give_roster
-from grader.classroom.commands import new
 from grader.classroom.directory import ClassDirectory
 from grader.classroom.exports import write_grades
 from grader.classroom.gradebook import ClassGradebook, Marks
@@ -37,17 +36,10 @@ STATES = ("final", "late", "nought", "waits", "refused", "nothing")
 EXPORTED, IMPORTED = datetime(2026, 11, 20, 10, 12), datetime(2026, 12, 1, 9, 0)
 
 
-@pytest.fixture(scope="module")
-def made(course, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("classes") / "class"
-    new(directory, course, say=lambda line: None)
-    return directory
-
-
 @pytest.fixture
-def cls(made, tmp_path):
+def cls(empty, tmp_path):
     """A class without hand-ins: what its gradebook says of scores is made up by the tests."""
-    return ClassDirectory(shutil.copytree(made, tmp_path / "class"))
+    return ClassDirectory(shutil.copytree(empty, tmp_path / "class"))
 
 
 def canvas_course(titles):

@@ -64,7 +64,6 @@ def write_exports(folder):
     files = {f"submission_{n}/01_advantage.ipynb": data for n, data in enumerate(hand_ins.values())}
     _write_zip(folder / "assignment_4711_export.zip", {"submission_metadata.yml": told.encode()} | files)
 
-
     rows = [f"{addresses[login]},{login}-hub,{881 + n}," for n, login in enumerate(LOGINS)]
     (folder / "classroom_roster.csv").write_text("\n".join(["identifier,github_username,github_id,name", *rows]), encoding="utf-8")
     for login, data in hand_ins.items():

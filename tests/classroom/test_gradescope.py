@@ -13,7 +13,6 @@ import pytest
 from packaging.requirements import Requirement
 
 from grader.classroom import gradescope
-from grader.classroom.commands import new
 from grader.cli import main
 from grader.course.source import ROOT
 from grader.feedback import table
@@ -29,17 +28,10 @@ TEST = TEXTS | {"score": (int, float), "max_score": (int, float)}
 WHOLE = {"score": (int, float), "execution_time": int, "output": str, "output_format": str, "visibility": str, "stdout_visibility": str}
 
 
-@pytest.fixture(scope="module")
-def directory(course, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("classes") / "autumn"
-    new(directory, course, say=lambda line: None)
-    return directory
-
-
 @pytest.fixture
-def autograder(directory, tmp_path):
+def autograder(empty, tmp_path):
     """/autograder, as Gradescope lays it out; the interpreter is this one, where setup.sh would have made another."""
-    return unpacked(directory, tmp_path / "autograder")
+    return unpacked(empty, tmp_path / "autograder")
 
 
 def unpacked(directory, root, *options):
@@ -169,13 +161,13 @@ def test_a_link_to_the_answer_key_is_no_hand_in(autograder, run):
     assert results["score"] == 0 and "no file was handed in" in results["output"]
 
 
-def test_without_a_jail_there_is_no_score_unless_that_was_exported(autograder, directory, course, run, monkeypatch, capsys, tmp_path):
+def test_without_a_jail_there_is_no_score_unless_that_was_exported(autograder, empty, course, run, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(gradescope, "layers", lambda: Layers())
     (autograder / "submission/a.ipynb").write_bytes(hand_in_bytes(course[0]))
     (autograder / "results/results.json").write_text("{}")  # of an earlier run
     assert run(autograder) == (1, None)
     assert "no jail" in capsys.readouterr().out
-    other = unpacked(directory, tmp_path / "other", "--no-jail")
+    other = unpacked(empty, tmp_path / "other", "--no-jail")
     command = (other / "run_autograder").read_text().rstrip().splitlines()[-1]
     (other / "submission/a.ipynb").write_bytes(hand_in_bytes(course[0]))
     _, results = run(other, *command.partition('"$PWD"')[2].split())
@@ -190,8 +182,8 @@ def test_a_disk_that_refuses_gives_a_sentence_and_no_traceback(autograder, cours
     assert re.fullmatch(r"grader: .*results.json: Not a directory\n", capsys.readouterr().out)
 
 
-def test_a_zip_for_one_notebook_takes_no_other(directory, course, run, tmp_path):
-    root = unpacked(directory, tmp_path / "square", "--notebook", "2")
+def test_a_zip_for_one_notebook_takes_no_other(empty, course, run, tmp_path):
+    root = unpacked(empty, tmp_path / "square", "--notebook", "2")
     (root / "submission/a.ipynb").write_bytes(hand_in_bytes(course[0]))
     assert "none of the exercises of 02_square" in run(root)[1]["output"]
     (root / "submission/b.ipynb").write_bytes(hand_in_bytes(course[1]))
@@ -204,14 +196,14 @@ def test_a_key_that_fails_its_own_checks_stops_the_build(autograder, run, monkey
     assert "the answer key gets 0 of 2 points" in capsys.readouterr().out
 
 
-def test_the_zip_is_the_same_each_time_private_and_executable(directory, tmp_path, capsys):
+def test_the_zip_is_the_same_each_time_private_and_executable(empty, tmp_path, capsys):
     for name in ("one.zip", "two.zip"):
-        main(["export", "gradescope", str(directory), str(tmp_path / name)])
+        main(["export", "gradescope", str(empty), str(tmp_path / name)])
     one = tmp_path / "one.zip"
     assert one.read_bytes() == (tmp_path / "two.zip").read_bytes() and one.stat().st_mode & 0o777 == 0o600
     with zipfile.ZipFile(one) as archive:
         assert all(archive.getinfo(name).external_attr >> 16 & 0o111 for name in ("setup.sh", "run_autograder"))
-        assert archive.read("notebooks/01_double.ipynb") == (directory / "source/01_double/01_double.ipynb").read_bytes()
+        assert archive.read("notebooks/01_double.ipynb") == (empty / "source/01_double/01_double.ipynb").read_bytes()
     assert "01_double: 3 autograder points, 2 for written answers, by hand" in capsys.readouterr().out
 
 
@@ -223,6 +215,6 @@ def test_the_zip_is_the_same_each_time_private_and_executable(directory, tmp_pat
         ("source", "a.zip", [], "is no class"),
     ],
 )
-def test_what_cannot_be_exported_gets_a_sentence(directory, tmp_path, capsys, where, out, options, sentence):
-    assert main(["export", "gradescope", str(directory / where), str(tmp_path / out), *options]) == 2
+def test_what_cannot_be_exported_gets_a_sentence(empty, tmp_path, capsys, where, out, options, sentence):
+    assert main(["export", "gradescope", str(empty / where), str(tmp_path / out), *options]) == 2
     assert sentence in capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -1,6 +1,7 @@
 """The pages of a class, read as a browser reads them: nothing of a learner's runs, nothing is told twice, every link leads somewhere."""
 
 import re
+import shutil
 from itertools import pairwise
 from urllib.parse import unquote
 
@@ -8,10 +9,10 @@ import pytest
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 
-from grader.classroom.commands import grade, new, report
+from grader.classroom.commands import grade, report
 from grader.classroom.markdown import rendered
 from grader.classroom.pages import told_once
-from tests.classroom.toy import hand_in_bytes, judge_here, put, toy_course
+from tests.classroom.toy import hand_in_bytes, judge_here, put
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 OPEN = 'def double(x):\n    """Twice x: [N] -> [N]."""\n    raise NotImplementedError'
@@ -26,11 +27,9 @@ STUDENTS = {
 
 
 @pytest.fixture(scope="module")
-def classroom(tmp_path_factory):
+def classroom(course, empty, tmp_path_factory):
     """A class of four that handed in notebook 1, one whose file is none, and one who handed in nothing; one of them got a comment."""
-    course = toy_course(tmp_path_factory.mktemp("course"))
-    directory = tmp_path_factory.mktemp("classes") / "autumn"
-    new(directory, course, say=lambda line: None)
+    directory = shutil.copytree(empty, tmp_path_factory.mktemp("classes") / "autumn")
     for student, answers in STUDENTS.items():
         put(directory, student, course[0], hand_in_bytes(course[0], **answers))
     put(directory, "eve", course[0], b"%PDF-1.7")

@@ -25,9 +25,7 @@ def weights(scores, temperature):
 """
 OTHERS = {
     "carl": [
-        "def weights(s, t):\n"
-        + "".join(f"    print({i}, s.sum({i}), t * {i})\n" for i in range(9))
-        + "    return torch.softmax(s / t, 0)"
+        "def weights(s, t):\n" + "".join(f"    print({i}, s.sum({i}), t * {i})\n" for i in range(9)) + "    return torch.softmax(s / t, 0)"
     ],
     "dora": ["def weights(x, y):\n    z = [exp(v / y) for v in x]\n    total = sum(z)\n    return torch.tensor([v / total for v in z])"],
 }

@@ -56,8 +56,7 @@ def warmed_up(nb: dict, seed: int) -> tuple[torch.nn.Module, float]:
 
 
 def trained(nb: dict, model: torch.nn.Module, seed: int) -> list[dict]:
-    nb["run"]["seed"] = seed
-    return quietly(nb["train"], model, steps=nb["PRESETS"]["laptop"]["steps"])
+    return quietly(nb["train"], model, steps=nb["PRESETS"]["laptop"]["steps"], seed=seed)
 
 
 def first_enough(history: list[dict]) -> float | None:

@@ -7,10 +7,12 @@ import contextlib
 import importlib
 import json
 import os
+import secrets
 import signal
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -91,6 +93,18 @@ def _parser() -> argparse.ArgumentParser:
     examine.add_argument("function", metavar="MODULE:FUNCTION", help="such as trainer.losses:grpo_loss; MODULE as Python imports it here")
     examine.add_argument("--as", required=True, dest="exercise", metavar="EXERCISE", help="such as grpo_objective or group_advantages")
     examine.add_argument("--json", action="store_true", help="print an object")
+
+    challenge = commands.add_parser(
+        "challenge",
+        help="race the settings of notebook 4's standing challenge against the course's, on secret seeds",
+        description="Reads the numbers in CHALLENGE out of notebooks (or all of a folder), runs none of their code, and races them "
+        "against the course's settings in this very process, one after the other on one core: seconds of sampling, rewards and "
+        "updates until the greedy accuracy is .95, as a ratio, from models that are warmed up on seeds drawn now.",
+    )
+    challenge.set_defaults(command=_challenge)
+    challenge.add_argument("paths", type=Path, nargs="+", metavar="FILE|DIR")
+    challenge.add_argument("--models", type=_positive, default=5, metavar="N", help="warmed up, and raced from (default: 5)")
+    challenge.add_argument("--seed", type=int, help="race again from the models of an earlier race, which printed it")
 
     new = commands.add_parser("new", help="make a class directory: an nbgrader course with secret tests of its own")
     new.set_defaults(command=lambda o: _class(lambda c: c.new(o.directory, read_course(ROOT / "solutions"))))
@@ -253,6 +267,41 @@ def _properties(found: Examination) -> str:
         lines.append(f"The numbers{where} are those of another convention, which is no mistake:")
         lines += [_indented(words, 2) for words in found.conventions]
     return "\n".join(lines)
+
+
+def _challenge(options: argparse.Namespace) -> int:
+    from grader.challenge import NOTEBOOK, NoSettings, Referee, course_settings, read_settings  # it brings torch
+
+    notebook = next(nb for nb in read_course(ROOT / "solutions") if nb.name == NOTEBOOK)
+    entries, passed_over, status = {}, 0, 0
+    for path in options.paths:
+        folder = path / "submitted" if path.resolve() == _class_around(path) else path
+        for file in _hand_ins(folder) if path.is_dir() else [path]:
+            try:
+                entries[file] = read_settings(file.read_bytes(), file.name, course_settings(notebook))
+            except (Unreadable, OSError) as e:
+                passed_over += isinstance(e, NoSettings)
+                if file is path or not isinstance(e, NoSettings):
+                    status = _refuse(_reason(file, e))
+    if not entries:
+        return status or _refuse(f"no settings to race: {passed_over} files without a CHALLENGE of their own")
+    seed = secrets.randbelow(10**6) if options.seed is None else options.seed
+    print(
+        f"{len(entries)} to race, {passed_over} without settings of their own; --seed {seed} races from the same models again", flush=True
+    )
+    referee = Referee(notebook, seed, options.models, lambda line: print(line, file=sys.stderr, flush=True))
+    ranking, began = [], time.monotonic()
+    for count, (file, settings) in enumerate(entries.items(), 1):
+        race = referee.race(settings)
+        ranking.append((race.ratio, str(file)))
+        left = (time.monotonic() - began) / count * (len(entries) - count)
+        each = " ".join(f"{ratio:.2f}" for ratio in race.ratios)
+        print(f"[{count}/{len(entries)}, {left:.0f} s left]  {race.ratio:.2f} of the course's seconds ({each})  {file}", flush=True)
+    if len(ranking) > 1:
+        print(
+            "\n".join(["\nfastest first", *(f"{place:3}  {ratio:.2f}  {file}" for place, (ratio, file) in enumerate(sorted(ranking), 1))])
+        )
+    return status
 
 
 def _class(command: Callable[[ModuleType], Sequence[object] | object], module: str = "commands") -> int:

@@ -1996,15 +1996,16 @@ def accuracy(texts, answers):
     return [math_reward(text, answer)["accuracy"] for text, answer in zip(texts, answers)]
 
 
-def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, update=grpo_step, tamper=None, lr=5e-4, prompts=run["prompts"], answers=run["answers"], inner_epochs=2, clip_range=0.2, beta=0.04, target_kl=None, plot=False):
+def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, update=grpo_step, tamper=None, lr=5e-4, prompts=run["prompts"], answers=run["answers"], inner_epochs=2, clip_range=0.2, beta=0.04, target_kl=None, seed=run["seed"], stop=None, plot=False):
     """GRPO on the task; changes the policy and returns the diary, a dict for each step.
 
     update: the training step. tamper: changes the batch before the update, for experiments. target_kl: beta follows it.
+    seed: of the prompts and the answers. stop: is asked after each step whether this diary is long enough.
     """
     device = next(policy.parameters()).device
     reference = copy.deepcopy(policy).requires_grad_(False)  # stays what the policy is now
     optimizer, set_rate = adamw(policy, lr)
-    choose, draw = torch.Generator().manual_seed(run["seed"]), torch.Generator(device).manual_seed(run["seed"])
+    choose, draw = torch.Generator().manual_seed(seed), torch.Generator(device).manual_seed(seed)
     history, live = [], Live(title, steps, plot)
     with stoppable(history, steps):
         for step in range(1, steps + 1):
@@ -2014,11 +2015,13 @@ def train(policy, title="run", steps=run["experiment_steps"], reward=accuracy, u
             batch = checked(collect(policy, questions, answers, reward, draw=draw))
             metrics = update(policy, reference, optimizer, tamper(dict(batch)) if tamper else batch, inner_epochs=inner_epochs, clip_range=clip_range, beta=beta)
             row = {"step": step, "seconds": clock() - began, "beta": beta, "updates": inner_epochs, "answers": answers}
-            history.append(row | observed(policy, batch, metrics, now=step % 5 == 0 or step in (1, steps)))
+            history.append(row | observed(policy, batch, metrics, now=stop is not None or step % 5 == 0 or step in (1, steps)))
             if target_kl:
                 beta = adapt_beta(beta, history[-1]["kl"], target_kl, rate=0.3)
             if "greedy" in history[-1]:
                 live.show(history)
+            if stop and stop(history):
+                break
     return history
 
 
@@ -2733,6 +2736,75 @@ for name, diary in (failures | {"a model too weak": weak} | {"lenient verifier":
 # %% [markdown]
 # Curves say that something is wrong sooner than they say what. The first sentence is where to begin; a symptom has several causes, and shuffled rewards look like a weak model until you force the
 # model to think. Wrong groups are a case that no curve shows.
+
+# %% [markdown]
+# ## A standing challenge: fewest seconds to .95 (optional)
+#
+# The course's settings are not the fastest. **How few seconds of GRPO take the warmed-up model to a greedy accuracy of .95?** Change the numbers in `CHALLENGE` and run its cell. It trains twice
+# from the same model, first with the course's settings, then with yours, and divides the seconds: a ratio of .5 is twice as fast, and about the same on any machine. What counts is
+# sampling, rewarding and updating; to look at the accuracy after every step costs nothing here.
+#
+# **Guess** before you search: do you save more by a higher rate, by smaller batches or by fewer updates of each? And what does a setting that is tuned to one seed do on the next?
+
+# %% show race
+COURSE = {"lr": 5e-4, "steps": 50, "prompts": 16, "answers": 8, "inner_epochs": 2, "clip_range": 0.2, "beta": 0.04}
+
+
+def starts(first, count):
+    """Seeds and their warmed-up models that are right 97 times in 100 when they are made to think; others are held back by their adding."""
+    found = []
+    for seed in range(first, first + 10 * count):
+        model = warm_up(seed, run["warmup_steps"], run["width"], run["layers"], run["heads"], run["device"])
+        if evaluate(model, WATCH.to(run["device"]), force=THINK)["accuracy"] >= 0.97:
+            found.append((seed, model))
+        if len(found) == count:
+            break
+    return found
+
+
+def to_95(seed, model, settings, most=math.inf):
+    """Steps and seconds until the greedy accuracy is .95; None and `most`, if it takes longer or is not there after its last step."""
+    def seconds(history):
+        return sum(row["seconds"] for row in history)
+
+    def over(history):
+        return history[-1]["greedy"] >= 0.95 or seconds(history) > most
+
+    history = train(copy.deepcopy(model), f"seed {seed}", seed=seed, stop=over, **settings)
+    if len(history) < settings["steps"] and not (history and over(history)):
+        raise KeyboardInterrupt  # train keeps the diary of a run that was stopped by hand; here it is of no use
+    return (len(history), seconds(history)) if history[-1]["greedy"] >= 0.95 and seconds(history) <= most else (None, most)
+
+
+def race(settings, models):
+    """Seconds with these settings over the course's, from each model that the course takes to .95; an attempt ends after four times as many."""
+    ratios = []
+    for seed, model in models:
+        steps, course = to_95(seed, model, COURSE)
+        if steps is None:
+            print(f"seed {seed}: the course's settings do not get there; left out")
+            continue
+        its_steps, mine = to_95(seed, model, settings, 4 * course)
+        ratios.append(mine / course)
+        print(f"seed {seed}: the course's {steps} steps in {course:.2f} s, yours {f'{its_steps} steps in' if its_steps else 'not within'} {mine:.2f} s: {ratios[-1]:.2f}")
+    return sum(ratios) / len(ratios) if ratios else math.nan
+
+
+print("recorded beforehand on five other seeds, seconds over the course's:")
+for name, ratios in {"prompts 8": (0.55, 0.51, 0.58, 0.57, 0.56), "prompts 4, lr 1e-3": (0.19, 4.0, 0.20, 0.18, 0.19)}.items():
+    print(f"{name:20}" + "".join(f"{ratio:6.2f}" for ratio in ratios) + f"   mean {sum(ratios) / 5:.2f}")
+
+# %% show challenge
+CHALLENGE = {"lr": 5e-4, "steps": 50, "prompts": 16, "answers": 8, "inner_epochs": 2, "clip_range": 0.2, "beta": 0.04}  # the course's; make them yours
+print(f"yours over the course's: {race(CHALLENGE, [(run['seed'], base)]):.2f}")
+
+# %% [markdown]
+# As it came, it is a race against itself, and what differs from 1 is the clock's noise. One seed is luck: `race(CHALLENGE, starts(100, 3))` first warms up three models on which you tuned nothing. An attempt ends after
+# four times the course's seconds and counts as 4. The recorded rows say what that does: half the prompts are nearly twice as fast everywhere; a quarter of them at twice the rate takes a fifth of the
+# seconds on four seeds, breaks on the fifth, and is left with a mean of .95. There are settings whose mean is below .25.
+#
+# `grader challenge NOTEBOOK ...` is the judge: it reads the numbers in `CHALLENGE`, runs none of the notebook's code, and races them against the course's on five seeds that it draws itself. There are no points to be had. A
+# function of your own can race, too (`race(CHALLENGE | {"update": my_step}, ...)`), but on your word alone: it could bring a trained model along, and then no seed is secret enough.
 
 # %% [markdown]
 # ## What you have now

@@ -11,7 +11,7 @@ from grader.course.source import ROOT
 GRADER = ROOT / "grader"
 FILES = sorted(GRADER.rglob("*.py"))
 HAND_WRITTEN = [path for path in FILES if path.parent.name != "mistakes"]  # the catalogue of mistakes is data and may grow
-EVERYTHING = {"sandbox", "course", "mistakes", "feedback", "intake", "judge", "classroom", "examine", "cli", "demo"}
+EVERYTHING = {"sandbox", "course", "mistakes", "feedback", "intake", "judge", "classroom", "challenge", "examine", "cli", "demo"}
 MAY_USE = {  # room -> the rooms it may import from
     "sandbox": {"sandbox"},
     "course": {"course"},
@@ -20,7 +20,8 @@ MAY_USE = {  # room -> the rooms it may import from
     "intake": {"course", "intake"},
     "judge": {"sandbox", "intake", "feedback", "course", "mistakes", "judge"},
     "examine": {"course", "feedback", "mistakes", "examine"},
-    "classroom": EVERYTHING - {"examine", "cli", "demo"},
+    "challenge": {"course", "intake", "challenge"},
+    "classroom": EVERYTHING - {"challenge", "examine", "cli", "demo"},
     "cli": EVERYTHING,
     "demo": EVERYTHING,
     "__main__": {"cli"},
@@ -74,7 +75,7 @@ def test_a_file_can_be_read_at_one_sitting(path):
 
 
 def test_the_grader_stays_small():
-    assert sum(map(lines, HAND_WRITTEN)) <= 9_000
+    assert sum(map(lines, HAND_WRITTEN)) <= 9_200
 
 
 def test_contributing_has_a_line_for_every_file():

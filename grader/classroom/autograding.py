@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 
 from grader.classroom.atomic import write_atomically
-from grader.course.metadata import MACHINERY, identity, unfolded
+from grader.course.metadata import FORM, MACHINERY, identity, unfolded
 from grader.course.source import KINDS, Cell, CourseError, Notebook
 from grader.course.translation import LOCALE
 from grader.feedback.table import keep_in
@@ -30,6 +30,7 @@ from grader.judge.verdict import Result, Verdict
 if TYPE_CHECKING:
     from grader.judge.judge import Judge
 
+OPEN = "NotImplementedError"  # the name of what the check of an open exercise shows; it passes or shows one thing
 BROUGHT = "# Your own function of an earlier notebook stood here; grading uses the course's, so that a slip costs points only once."
 
 
@@ -160,9 +161,12 @@ def _autograded(key: NotebookNode, submission: Submission, result: Result, name:
         else:
             before = added.name
     nb = nbformat.from_dict(key)
-    cells = extra[""]
+    cells, own = extra[""], iter(submission.notebook.cells)
     for cell in nb.cells:
         known = identity(cell)
+        if known.kind in (*KINDS, "text"):
+            text = next(own).source  # in the learner's language
+            cell.source = text if unfolded(cell.source) == cell.source else text.replace("# ", FORM, 1)
         if known.kind == "bring":
             cell.source = BROUGHT
         elif known.name:
@@ -174,7 +178,8 @@ def _autograded(key: NotebookNode, submission: Submission, result: Result, name:
         if known.name:
             cells += extra[known.name]
     nb.cells = cells
-    nb.metadata["grader"] = {"notebook": submission.notebook.name, "notes": list(dict.fromkeys(result.notes)), "result": name}
+    about = {"notebook": submission.notebook.name, "language": submission.notebook.language, "result": name}
+    nb.metadata["grader"] = about | {"notes": list(dict.fromkeys(result.notes))}
     return nb
 
 
@@ -183,7 +188,8 @@ def _output(verdict: Verdict) -> NotebookNode:
     title = verdict.title
     if verdict.passed:
         return new_output("stream", name="stdout", text=f"✓ {title}: {verdict.points:g} of {verdict.max_points:g}\n")
-    return new_output("error", ename="Failed", evalue=title, traceback=[f"✗ {title}", verdict.message.removeprefix(f"{title}: ")])
+    kind = OPEN if verdict.open else "Failed"
+    return new_output("error", ename=kind, evalue=title, traceback=[f"✗ {title}", verdict.message.removeprefix(f"{title}: ")])
 
 
 def title(check: NotebookNode) -> str:

@@ -21,6 +21,7 @@ from grader.classroom.markdown import rendered
 from grader.classroom.similarity import alike
 from grader.course.metadata import identity
 from grader.course.source import Exercise, Notebook
+from grader.feedback.spoken import speaker
 from grader.intake.static_analysis import hidden_code
 from grader.judge.verdict import Result, Verdict, without_repeats
 from grader.mistakes import versions
@@ -68,6 +69,8 @@ def feedback_page(nb: NotebookNode, student: str, marks: Marks) -> str:
     waiting = sum(value for name, value in points.items() if marks.scores[name] is None)
     return _template("feedback.html").render(
         title=heading,
+        language=nb.metadata.grader.language.replace("_", "-"),
+        say=speaker(nb.metadata.grader.language, nb.metadata.grader.notebook),
         student=student,
         marks=marks,
         read=sum(points.values()) - waiting,
@@ -158,7 +161,7 @@ def _of_exercise(notebook: Notebook, exercise: Exercise, graded: Sequence[Graded
     return {
         "name": exercise.name,
         "solved": sum(all(v.passed for v in verdicts) for verdicts in own) / len(graded),
-        "open": sum(all(v.message.endswith(" is not written yet.") for v in verdicts) for verdicts in own),
+        "open": sum(all(v.open for v in verdicts) for verdicts in own),
         "checks": sorted(((check.title, failed[check.name]) for check in exercise.checks), key=lambda row: -row[1]),
         "mistakes": [(told[name], count) for name, count in mistakes.most_common() if name in told],
     }

@@ -20,6 +20,8 @@ from grader.course.texts import replaced, texts
 LOCALE = ROOT / "solutions" / "locale"
 COMMON = "common"  # the catalogue of what every notebook says: its opening, its feedback, its closing
 MISTAKES = ".mistakes"  # behind a notebook's name: the catalogue of its known mistakes
+GRADING = "grading"  # the catalogue of what the judge says, and what stands on a feedback page
+FORMATTED = ", f-string"  # in a catalogue, behind where a text stands: what it has in braces is code
 
 
 def languages(folder: Path | None = None) -> list[str]:
@@ -37,15 +39,19 @@ def read_catalogue(path: Path) -> Catalog:
         raise CourseError(f"{path}: not a catalogue of gettext's ({e})") from None
 
 
+def entries(language: str, name: str) -> list[tuple[str, str, bool]]:
+    """(text, translation, whether it is an f-string's) of each text of a catalogue that is translated; none without a catalogue."""
+    path = LOCALE / language / f"{name}.po"
+    found = [m for m in read_catalogue(path) if m.id and m.string and not m.fuzzy] if path.exists() else []
+    return [(str(m.id), str(m.string), any(where.endswith(FORMATTED) for where in m.auto_comments)) for m in found]
+
+
 @functools.cache
 def translator(language: str, name: str) -> Callable[[str], str]:
     """A text of a notebook's, of its mistakes or of what every notebook says -> the same in a language ("": as it is)."""
     words: dict[str, str] = {}
     for stem in (COMMON, name + MISTAKES, name) if language else ():
-        path = LOCALE / language / f"{stem}.po"
-        if path.exists():
-            entries = [message for message in read_catalogue(path) if message.id and message.string and not message.fuzzy]
-            words |= {str(message.id): str(message.string) for message in entries}
+        words |= {text: translation for text, translation, _ in entries(language, stem)}
     return lambda text: words.get(text, text)
 
 

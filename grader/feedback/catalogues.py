@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,22 +12,24 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import write_po
 
 from grader.course import build, metadata, prose
-from grader.course.source import Notebook
+from grader.course.source import ROOT, Notebook
 from grader.course.texts import of_code, of_markdown, texts
-from grader.course.translation import COMMON, MISTAKES, languages, read_catalogue
+from grader.course.translation import COMMON, FORMATTED, GRADING, MISTAKES, languages, read_catalogue
 from grader.feedback import cell, errors, naming
 from grader.mistakes import versions
 
 SPEAKING = (cell, naming, errors)  # modules with sentences that a notebook tells
+JUDGING = ("judge/judge.py", "judge/remote.py", "sandbox/protocol.py", "intake/match.py")  # files with what grading tells
+READING = ("intake/notebook_file.py", "intake/python_file.py")  # and of these the notes, which are whole sentences
+PAGE = "classroom/templates/feedback.html"
 HEADER = "# Texts of the course, and what they are in another language. `grader release` keeps this file up to date with the English."
 BEGUN = datetime(2026, 11, 30, tzinfo=UTC)  # a date of today in each file would be news every day
-FORMATTED = ", f-string"  # behind where it stands: what it has in braces is code
 Entry = tuple[str, str]  # a text, where it stands
 
 
 def templates(course: Iterable[Notebook]) -> dict[str, Catalog]:
     """Name of a catalogue -> every text that it should have, in their order, without translations."""
-    found = {COMMON: _template(_common())}
+    found = {COMMON: _template(_common()), GRADING: _template(_grading())}
     for notebook in course:
         found[notebook.name] = _template(_of_notebook(notebook))
         told = [(text, version.name) for version in versions(notebook.name) if version.wrong for text in (version.summary, version.hint)]
@@ -97,3 +100,13 @@ def _common() -> Iterator[Entry]:
     for module in SPEAKING:
         for text in of_code(Path(module.__file__ or "").read_text(encoding="utf-8"), comments=False):
             yield text.words, f"feedback {module.__name__.rpartition('.')[2]}{FORMATTED if text.formatted else ''}"
+
+
+def _grading() -> Iterator[Entry]:
+    for name in (*JUDGING, *READING):
+        for text in of_code((ROOT / "grader" / name).read_text(encoding="utf-8"), comments=False):
+            if name in JUDGING or text.words.endswith("."):
+                yield text.words, f"{name}{FORMATTED if text.formatted else ''}"
+    yield ".", "the end of a sentence"
+    for words in re.findall(r'say\("([^"]+)"\)', (ROOT / "grader" / PAGE).read_text(encoding="utf-8")):
+        yield words, PAGE

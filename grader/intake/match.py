@@ -303,14 +303,14 @@ class _Reading:
             if other := {name for source in theirs for name in defines(source) & self.protected} - brought:
                 self.notes.append(f"The course gives {_listed(sorted(other))}; its own were run.")
             return
-        for kinds, what in ((("given", "scenario"), "Given"), (("check",), "Test")):
+        for kinds, what in ((("given", "scenario"), "Given cells"), (("check",), "Test cells")):
             cells = self.notebook.of_kind(*kinds)
             gone = [cell.name for cell in cells if not any(match is cell for _, match in self.raw)]
             edited = {m.name for raw, m in self.raw if m and m.kind in kinds and not same_code(raw.source, _visible(m))}
             if gone:
-                self.notes.append(f"{what} cells are missing ({len(gone)}); the course's own were run.")
+                self.notes.append(f"{what} are missing ({len(gone)}); the course's own were run.")
             if edited:
-                self.notes.append(f"{what} cells were changed ({len(edited)}); the course's own were run.")
+                self.notes.append(f"{what} were changed ({len(edited)}); the course's own were run.")
         if any(match and match.kind == "solution" and self.by_id(raw) is None for raw, match in self.raw):
             self.notes.append("Cells of answers came without their ids; they were recognised by what they define.")
 
@@ -338,4 +338,4 @@ def _lines(source: str) -> set[str]:
 def _listed(names: Sequence[str]) -> str:
     """Names for a note, of many the first."""
     more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+    return f"{', '.join(names[:LISTED])} and {more} more" if more > 0 else ", ".join(names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grader.course.prose import shapes
@@ -17,6 +17,7 @@ from grader.course.source import Cell, Notebook
 from grader.course.trusted import execute
 from grader.feedback.errors import meaning
 from grader.feedback.naming import agrees, by_mistake, candidates, evidence, sentences
+from grader.feedback.spoken import speaker
 from grader.feedback.table import fingerprints
 from grader.intake.match import Submission
 from grader.intake.static_analysis import names_used
@@ -52,7 +53,9 @@ class Judge:
             verdicts = judged(submission, session)
         finally:
             session.close()
-        return Result(submission.notebook.name, tuple(verdicts), submission.notes + tuple(session.notes))
+        say = speaker(submission.notebook.language, submission.notebook.name)
+        told = (replace(verdict, message=say(verdict.message)) for verdict in verdicts)
+        return Result(submission.notebook.name, tuple(told), tuple(map(say, submission.notes + tuple(session.notes))))
 
     def close(self) -> None:
         self._process.close()
@@ -72,6 +75,7 @@ class _Seen:
     explained: str = ""  # what an error of Python's usually means
     prints: Any = True
     decimals: int = 0
+    open: bool = False
 
 
 def judged(submission: Submission, session: Session) -> list[Verdict]:
@@ -97,7 +101,10 @@ def judged(submission: Submission, session: Session) -> list[Verdict]:
             mistake, words = named.get(cell.name, (None, seen[cell.name].explained))
             message = "\n".join(filter(None, (seen[cell.name].message, words)))
             passed = not message
-            verdicts.append(Verdict(cell.exercise, cell.name, cell.title, cell.points * passed, cell.points, passed, message, mistake))
+            points = cell.points * passed
+            verdicts.append(
+                Verdict(cell.exercise, cell.name, cell.title, points, cell.points, passed, message, mistake, seen[cell.name].open)
+            )
     return verdicts
 
 
@@ -118,13 +125,15 @@ def _visible(notebook: Notebook, check: Cell, error: Exception, own: Mapping[str
     if isinstance(error, Violation):
         return _Seen(printable(error.untrusted), prints=[])
     if remote and remote.is_open:
-        return _Seen(f"{remote.where or remote.function} is not written yet.", prints=[])  # a scenario is ours
+        return _Seen(f"{remote.where or remote.function} is not written yet.", prints=[], open=True)  # a scenario is ours
     if remote:
-        where = f" (in {remote.where})" if remote.where and remote.where != remote.function else ""
         explained = meaning(remote.kind, remote.text, shapes(notebook).get(check.exercise, {}), inside=bool(remote.where))
         if remote.kind in ("NameError", "ModuleNotFoundError") and (stops := [note for note in session.notes if " stopped with " in note]):
-            explained = f"{stops[0]} {PACKAGES}"
-        return _Seen(printable(f"{remote.function} raised {remote.told}{where}"), explained, [])
+            explained = f"{stops[0]}\n{PACKAGES}"
+        told = f"{remote.function} raised {remote.told}"
+        if remote.where and remote.where != remote.function:
+            told = f"{remote.function} raised {remote.told} (in {remote.where})"
+        return _Seen(printable(told), explained, [])
     if not isinstance(error, AssertionError):
         explained = meaning(type(error).__name__, str(error), shapes(notebook).get(check.exercise, {}), inside=False)
         return _Seen(printable(f"The check could not use what came back: {type(error).__name__}: {error}"), explained, [])

@@ -188,9 +188,10 @@ class Session:
             before, reached = reached, line if isinstance(line, int) else 0
             source = after(source, reached) if reached > before else ""
             if tell:
-                rest = "; what follows it was run all the same" if source else ""
                 where = f"line {cell.line + reached - 1}" if reached and cell.line and not cell.name else where  # of a Python file
-                self._note(cell, f"{where} stopped with {_error(where, reply['error'])[1].told}{rest}")
+                told = _error(where, reply["error"])[1].told
+                kept = f"{where} stopped with {told}; what follows it was run all the same"
+                self._note(cell, kept if source else f"{where} stopped with {told}")
 
     def _note(self, cell: Cell, sentence: str) -> None:
         sentence = " ".join(printable(sentence[0].upper() + sentence[1:] + ".").split())  # one line: no note looks like another

@@ -10,7 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one check. points: None for a written answer, which waits for a person. mistake: the name of a known one."""
+    """Of one check. points: None for a written answer, which waits for a person. mistake: the name of a known one.
+
+    open: it is not written yet.
+    """
 
     exercise: str
     check: str
@@ -20,6 +23,7 @@ class Verdict:
     passed: bool
     message: str = ""
     mistake: str | None = None
+    open: bool = False
 
 
 def without_repeats(messages: Iterable[str]) -> list[str]:

@@ -1,0 +1,52 @@
+"""What grading says, in a learner's language.
+
+The judge speaks English. Each of its sentences is found again by the pattern that its source gives, and said as the catalogues say it;
+what is in none stays as it is, such as a learner's own words. So nothing that judges has to know of languages.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+
+from grader.course.texts import fields, way_back
+from grader.course.translation import COMMON, GRADING, MISTAKES, entries
+
+BEGINS = 8  # characters of a text at least that is looked for at the start of a line, too
+
+
+@functools.cache
+def speaker(language: str, name: str) -> Callable[[str], str]:
+    """What grading says of a notebook, its lines one by one -> the same in a language ("": as it is)."""
+    if not language:
+        return lambda text: text
+    whole: dict[str, str] = {}
+    patterns: list[tuple[int, re.Pattern[str], list[str]]] = []
+    for catalogue in (COMMON, GRADING, name + MISTAKES):
+        for words, translation, formatted in entries(language, catalogue):
+            if formatted:
+                pattern, put = way_back(translation, words, True)
+                plain = len(words) - sum(map(len, fields(words)))
+                patterns.append((plain, re.compile(pattern, re.IGNORECASE), re.split(r"\\g<(\d+)>", put)))
+            else:
+                whole[words] = translation
+    patterns.sort(key=lambda entry: -entry[0])  # what says more is tried first
+    begins = sorted((words for words in whole if len(words) >= BEGINS), key=len, reverse=True)
+
+    def said(words: str) -> str:
+        if words in whole:
+            return whole[words]
+        for _, pattern, parts in patterns:
+            if match := pattern.fullmatch(words):
+                return "".join(said(match[int(part)]) if i % 2 else part.replace(r"\\", "\\") for i, part in enumerate(parts))
+        if words.endswith(".") and (stem := said(words[:-1])) != words[:-1]:
+            return stem + whole.get(".", ".")
+        if start := next((start for start in begins if words.startswith(start)), ""):
+            return whole[start] + said(words[len(start) :])
+        return words
+
+    def of_lines(text: str) -> str:
+        return "\n".join(line[: len(line) - len(line.lstrip())] + said(line.lstrip()) for line in text.split("\n"))
+
+    return of_lines

@@ -32,7 +32,8 @@ def test_the_settings_are_the_defaults_of_the_run_and_the_race():
     assert names["COURSE"] == OWN
     assert {name: names["PRESETS"]["laptop"][name] for name in ("steps", "prompts", "answers")}.items() <= OWN.items()
     train = next(c.source for c in SOURCE.cells if c.name == "the_loop")
-    assert all(f"{name}={value}" in train.replace("5e-4", "0.0005") for name, value in OWN.items() if name not in ("steps", "prompts", "answers"))
+    others = {name: value for name, value in OWN.items() if name not in ("steps", "prompts", "answers")}
+    assert all(f"{name}={value}" in train.replace("5e-4", "0.0005") for name, value in others.items())
 
 
 def test_a_notebook_as_it_was_handed_out_does_not_take_part():
@@ -110,7 +111,12 @@ def made_up(arrives):
 
 @pytest.mark.parametrize(
     ("steps", "ratio", "told"),
-    [(5, 0.5, "yours 5 steps in 5.00 s"), (40, 4.0, "yours 40 steps in 40.00 s"), (41, 4.0, "yours not within 40.00 s"), (math.inf, 4.0, "not within")],
+    [
+        (5, 0.5, "yours 5 steps in 5.00 s"),
+        (40, 4.0, "yours 40 steps in 40.00 s"),
+        (41, 4.0, "yours not within 40.00 s"),
+        (math.inf, 4.0, "not within"),
+    ],
 )
 def test_a_race_divides_seconds_and_ends_after_four_times_the_courses(names, monkeypatch, capsys, steps, ratio, told):
     monkeypatch.setitem(names, "train", made_up(lambda settings: 10 if settings["lr"] == OWN["lr"] else steps))

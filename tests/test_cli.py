@@ -21,7 +21,7 @@ from tests.classroom.toy import hand_in_bytes, put, toy_course
 from tests.conftest import COURSE, EVERY_NOTEBOOK
 
 NOTEBOOK = COURSE[1]
-VERDICT = {"exercise", "check", "title", "points", "max_points", "passed", "message", "mistake"}
+VERDICT = {"exercise", "check", "title", "points", "max_points", "passed", "message", "mistake", "open"}
 
 
 @pytest.fixture(scope="module")

@@ -30,21 +30,26 @@ def speaker(language: str, name: str) -> Callable[[str], str]:
                 plain = len(words) - sum(map(len, fields(words)))
                 patterns.append((plain, re.compile(pattern, re.IGNORECASE), re.split(r"\\g<(\d+)>", put)))
             else:
-                whole[words] = translation
+                whole |= {words: translation, words[0].upper() + words[1:]: translation}  # some begin a sentence
     patterns.sort(key=lambda entry: -entry[0])  # what says more is tried first
     begins = sorted((words for words in whole if len(words) >= BEGINS), key=len, reverse=True)
 
-    def said(words: str) -> str:
+    def sentence(words: str) -> str:
+        """One that is known, else "". What stands in its fields may be known as well."""
         if words in whole:
             return whole[words]
         for _, pattern, parts in patterns:
             if match := pattern.fullmatch(words):
                 return "".join(said(match[int(part)]) if i % 2 else part.replace(r"\\", "\\") for i, part in enumerate(parts))
-        if words.endswith(".") and (stem := said(words[:-1])) != words[:-1]:
-            return stem + whole.get(".", ".")
-        if start := next((start for start in begins if words.startswith(start)), ""):
-            return whole[start] + said(words[len(start) :])
-        return words
+        return ""
+
+    def said(words: str) -> str:
+        if told := sentence(words):
+            return told
+        if words.endswith(".") and (told := sentence(words[:-1])):
+            return told + whole["."]
+        start = next((start for start in begins if words.startswith(start)), "")
+        return whole[start] + said(words[len(start) :]) if start else words
 
     def of_lines(text: str) -> str:
         return "\n".join(line[: len(line) - len(line.lstrip())] + said(line.lstrip()) for line in text.split("\n"))

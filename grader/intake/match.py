@@ -260,8 +260,8 @@ class _Reading:
             elif piece.number not in dropped:
                 source = piece.source
                 if lost := overwrites(source, self.exercises):
-                    what = f"puts a value in the place of the function {' and '.join(sorted(lost))}"
-                    self.notes.append(f"{self.unit.title()} {piece.number} {what}; only what it defines was kept.")
+                    which, names = f"{self.unit.title()} {piece.number}", ", ".join(sorted(lost))
+                    self.notes.append(f"{which} puts a value in the place of the function {names}; only what it defines was kept.")
                     source = additions(source, "", self.exercises)
                 line = piece.number if self.script else 0
                 cells.append((piece.place, piece.number, Cell("extra", "", source, line=line)))

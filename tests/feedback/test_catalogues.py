@@ -7,7 +7,7 @@ import pytest
 from grader.course.source import ROOT
 from grader.course.texts import data, kept, labels, of_code
 from grader.course.translation import LOCALE, languages, read_catalogue
-from grader.feedback.catalogues import FORMATTED, open_texts, templates
+from grader.feedback.catalogues import FORMATTED, JUDGING, open_texts, templates
 from tests.conftest import EVERY_NOTEBOOK
 
 TEMPLATES = templates(EVERY_NOTEBOOK)
@@ -39,7 +39,8 @@ def test_a_translation_keeps_code_formulas_and_addresses(name):
 
 
 def test_every_text_that_is_data_still_stands_in_the_source():
-    sources = "".join(path.read_text(encoding="utf-8") for path in [*ROOT.glob("solutions/*.py"), *ROOT.glob("grader/feedback/*.py")])
+    files = [*ROOT.glob("solutions/*.py"), *ROOT.glob("grader/feedback/*.py"), *(ROOT / "grader" / name for name in JUDGING)]
+    sources = "".join(path.read_text(encoding="utf-8") for path in files)
     assert not [text for text in data() if text not in sources and text.replace("\n", "\\n") not in sources]
 
 

@@ -3,16 +3,24 @@
 import re
 import shutil
 from itertools import pairwise
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook
 
+from grader.classroom.autograding import autograde_bytes
 from grader.classroom.commands import grade, report
+from grader.classroom.gradebook import Marks
 from grader.classroom.markdown import rendered
-from grader.classroom.pages import told_once
+from grader.classroom.pages import feedback_page, told_once
+from grader.course.build import to_text
+from grader.course.translation import languages, translated
+from grader.feedback.release import answer_key, answered
+from grader.mistakes import versions
 from tests.classroom.toy import hand_in_bytes, judge_here, put
+from tests.conftest import COURSE
 
 PLUS_ONE = "def double(x):\n    return x + 1"
 OPEN = 'def double(x):\n    """Twice x: [N] -> [N]."""\n    raise NotImplementedError'
@@ -214,3 +222,18 @@ def test_an_environment_is_set_with_and_without_dollars(name):
     tex = rf"\begin{{{name}}}a &= b \\ c &= d\end{{{name}}}"
     for text in (tex, f"$$\n{tex}\n$$"):
         assert len(BeautifulSoup(rendered(text), "html.parser").find_all("mtr")) == 2
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_page_speaks_the_language_of_the_hand_in(language, monkeypatch):
+    notebook, name = COURSE[0], f"{COURSE[0].name}.ipynb"
+    wrong = {version.exercise: version.source for version in versions(notebook.name) if version.wrong}
+    data = to_text(answered(translated(notebook, language), wrong)).encode()
+    judge_here(monkeypatch)
+    result, nb = autograde_bytes(data, name, to_text(answer_key(notebook)).encode(), Path(name), None)
+    scores = {verdict.check: verdict.points for verdict in result.checks}
+    soup = BeautifulSoup(feedback_page(nb, "ada", Marks(scores, {"group_advantages": "!"}, penalty=1)), "html.parser")
+    assert soup.html["lang"] == language.replace("_", "-")
+    for tag in soup.find_all(["style", "code", "pre"]):
+        tag.decompose()
+    assert len(soup.find_all(class_="bad")) > 3 and not re.findall(r"\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b", soup.body.text)

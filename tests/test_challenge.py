@@ -9,13 +9,13 @@ import pytest
 import grader.challenge
 from grader.challenge import NOTEBOOK, NoSettings, Race, Referee, course_settings, read_settings
 from grader.cli import main
-from grader.course.build import to_text
+from grader.course.source import ROOT
 from grader.course.trusted import execute, namespace
-from grader.feedback.release import answered
 from grader.intake.notebook_file import Unreadable
 from tests.conftest import COURSE
 
 SOURCE = next(nb for nb in COURSE if nb.name == NOTEBOOK)
+HANDED_OUT = ROOT / "notebooks" / SOURCE.path
 OWN = course_settings(SOURCE)
 FASTER = 'CHALLENGE = {"lr": 1e-3, "prompts": 8}'
 
@@ -38,7 +38,7 @@ def test_the_settings_are_the_defaults_of_the_run_and_the_race():
 
 def test_a_notebook_as_it_was_handed_out_does_not_take_part():
     with pytest.raises(NoSettings, match="the course's own"):
-        read_settings(to_text(answered(SOURCE)).encode(), "mine.ipynb", OWN)
+        read_settings(HANDED_OUT.read_bytes(), "mine.ipynb", OWN)
     with pytest.raises(NoSettings, match="assigns nothing to CHALLENGE"):
         read_settings(hand_in("CHALLENGES = {}", "def f():\n    CHALLENGE = {}"), "mine.ipynb", OWN)
 
@@ -181,8 +181,8 @@ def run(monkeypatch, capsys, *arguments):
 def test_the_fastest_of_a_folder_stands_first(tmp_path, monkeypatch, capsys):
     for name, lr in (("ada", 0.5), ("bo", 0.25)):
         tmp_path.joinpath(f"{name}.ipynb").write_bytes(hand_in(f'open("/tmp/nobody_runs_this", "w"); CHALLENGE = {{"lr": {lr}}}'))
-    tmp_path.joinpath("unchanged.ipynb").write_text(to_text(answered(SOURCE)))
-    tmp_path.joinpath("another.ipynb").write_text(to_text(answered(COURSE[0])))
+    tmp_path.joinpath("unchanged.ipynb").write_bytes(HANDED_OUT.read_bytes())
+    tmp_path.joinpath("another.ipynb").write_bytes((HANDED_OUT.parent / "01_advantage.ipynb").read_bytes())
     status, out, err = run(monkeypatch, capsys, tmp_path, "--seed", "12", "--models", "2")
     assert (status, err) == (0, "seed 12, 2 models\n")
     assert out.startswith("2 to race, 2 without settings of their own; --seed 12 ")
@@ -211,7 +211,7 @@ def test_one_that_cannot_be_raced_does_not_stop_the_others(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("name", ["missing.ipynb", "unchanged.ipynb", "."])
 def test_nothing_to_race_is_said_in_a_sentence(tmp_path, monkeypatch, capsys, name):
-    tmp_path.joinpath("unchanged.ipynb").write_text(to_text(answered(SOURCE)))
+    tmp_path.joinpath("unchanged.ipynb").write_bytes(HANDED_OUT.read_bytes())
     status, out, err = run(monkeypatch, capsys, tmp_path / name)
     assert (status, out) == (2, "") and err.count("\n") == 1
     assert any(words in err for words in ("No such file", "race against itself", "no settings to race: 1 files"))

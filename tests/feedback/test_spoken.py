@@ -57,6 +57,7 @@ def test_what_a_learner_wrote_stays_as_it_is(language):
     assert say(r"f raised ValueError: \g<2> and \1").endswith(r"ValueError: \g<2> and \1")
 
 
+SLOW = "never comes back"
 HEAD = "def group_advantages(rewards, group_ids, eps=1e-6):\n    "
 ANSWERS = {
     "open": HEAD + "raise NotImplementedError()",
@@ -68,7 +69,7 @@ ANSWERS = {
     "in a helper": "def helper(x):\n    raise KeyError(x)\n\n\n" + HEAD + "return helper(1)",
     "a cell that failed": "import no_such_library\n" + HEAD + "return rewards",
     "ends the process": HEAD + "import os\n    os._exit(0)",
-    "never comes back": HEAD + "\n    while True:\n        pass",
+    SLOW: HEAD + "\n    while True:\n        pass",
     "nothing": HEAD + "return None",
     "a mistake": next(v.source for v in versions(NOTEBOOK.name) if v.name == "sample_std"),
 }
@@ -76,7 +77,7 @@ OF_PYTHON = re.compile(r"(\w+Error|Exception): [^。（\n]*")  # and of torch: w
 
 
 @of_languages
-@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.thorough] if kind == SLOW else []) for kind in ANSWERS])
 def test_a_hand_in_is_told_in_its_language_what_is_wrong(language, kind):
     submission = hand_in(translated(NOTEBOOK, language), first="1 / 0", group_advantages=ANSWERS[kind])
     result = warm_judge(3).judge(submission)

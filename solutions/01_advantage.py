@@ -1035,9 +1035,9 @@ axes[0].set_ylabel("probability")
 plt.show()
 
 
-def play(p=0.3, size=4):
+def play(p=0.3, G=4):
     _, ax = plt.subplots(figsize=(7, 2.6))
-    dead = draw_group(ax, p, size)
+    dead = draw_group(ax, p, G)
     ax.set(ylabel="probability", title=f"{dead:.0%} of the groups are dead")
     plt.show()
 
@@ -1045,7 +1045,7 @@ def play(p=0.3, size=4):
 try:
     import ipywidgets
 
-    ipywidgets.interact(play, p=(0.0, 1.0, 0.02), size=(2, 32))
+    ipywidgets.interact(play, p=(0.0, 1.0, 0.02), G=(2, 32))
 except ImportError:
     pass  # no sliders
 

@@ -1426,7 +1426,12 @@ draw_weights()
 try:
     from ipywidgets import IntSlider, interact
 
-    interact(draw_weights, short=IntSlider(2, 1, 32), long=IntSlider(32, 1, 64), max_length=IntSlider(64, 1, 64))
+    interact(
+        draw_weights,
+        short=IntSlider(2, 1, 32, description="short answer"),
+        long=IntSlider(32, 1, 64, description="long answer"),
+        max_length=IntSlider(64, 1, 64),
+    )
 except ImportError:
     print("No ipywidgets here, so no sliders. Change the numbers by hand; these are lengths 2 and 32:")
     draw_weights(2, 32, 64)

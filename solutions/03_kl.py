@@ -508,7 +508,7 @@ draw_drift(1.0)
 try:
     from ipywidgets import FloatSlider, interact
 
-    interact(draw_drift, strength=FloatSlider(value=3.0, min=0.1, max=4.0, step=0.1, continuous_update=False))
+    interact(draw_drift, strength=FloatSlider(value=3.0, min=0.1, max=4.0, step=0.1, description="drift", continuous_update=False))
 except ImportError:
     print("No ipywidgets here, so no slider. Change the number by hand; this is a drift of 3:")
     draw_drift(3.0)
@@ -1676,23 +1676,23 @@ def draw_memory(**settings):
     plt.axvline(80, color="black", lw=0.8, ls=":")
     plt.gca().invert_yaxis()
     plt.xlabel("GB; the dotted line is a card of 80")
-    plt.title(f"peak: {parts['peak']:.0f} GB")
+    plt.title(f"peak: {list(parts.values())[-1]:.0f} GB")
     plt.show()
 
 
 try:
-    from ipywidgets import FloatSlider, IntSlider, interact
+    from ipywidgets import Checkbox, FloatSlider, IntSlider, interact
 
     interact(
         draw_memory,
-        prompts=IntSlider(8, 1, 64),
-        answers=IntSlider(16, 2, 64),
-        tokens=IntSlider(1024, 256, 16_384, 256),
-        micro_batch=IntSlider(4, 1, 32),
-        billions=FloatSlider(value=7.6, min=0.5, max=32, step=0.1),
-        trained=FloatSlider(value=1.0, min=0.0, max=1.0, step=0.005, readout_format=".3f"),
-        state_bytes=IntSlider(12, 2, 12),
-        reference=True,
+        prompts=IntSlider(8, 1, 64, description="prompts"),
+        answers=IntSlider(16, 2, 64, description="answers"),
+        tokens=IntSlider(1024, 256, 16_384, 256, description="tokens"),
+        micro_batch=IntSlider(4, 1, 32, description="micro-batch"),
+        billions=FloatSlider(value=7.6, min=0.5, max=32, step=0.1, description="billions"),
+        trained=FloatSlider(value=1.0, min=0.0, max=1.0, step=0.005, description="trained", readout_format=".3f"),
+        state_bytes=IntSlider(12, 2, 12, description="state bytes"),
+        reference=Checkbox(True, description="reference"),
     )
 except ImportError:
     print("No ipywidgets here, so no sliders. Change the numbers by hand; this is all in full:")

@@ -1304,7 +1304,7 @@ class Factories(torch.overrides.TorchFunctionMode):
         made = function(*args, **(kwargs or {}))
         if torch.is_tensor(made) and made.device.type == "cpu" and not any(torch.is_tensor(x) for x in flattened([*args])):
             whose, line = last_line(reversed([*traceback.walk_stack(sys._getframe(1))]), self.name)
-            self.changes[f"{'' if whose == self.name else f'in {whose} '}write device={BESIDE[whose]}.device into {line}"] = True
+            self.changes[f"{'' if whose == self.name else 'in ' + whose + ', '}write device={BESIDE[whose]}.device into {line}"] = True
         return made
 
 
@@ -1518,7 +1518,7 @@ def reached_objective(told, update, expected, mask, by="log_probs_new"):
     """
     calls = [call for call in told["objective"] if call["updates"] == update]
     calls = [call for call in calls if "log_probs_new" in call["needs gradient"]] or calls
-    assert calls, f"grpo_objective was not called {'before the first update' if not update else f'after update {update}'}"
+    assert calls, f"grpo_objective was not called {'before the first update' if not update else 'after update ' + str(update)}"
     whole = {name: torch.cat([call[name] for call in calls]) for name in ROWS}
     count = len(whole["advantages"])
     assert count == len(mask), f"{count} answers reached grpo_objective in an inner epoch, expected all {len(mask)}"
@@ -1915,6 +1915,7 @@ def series(history, key):
 
 def draw_run(axes, history):
     """Ten curves of a run in eight pictures."""
+    names = {"greedy": "greedy answers", "sampled": "sampled answers", "thinks": "that think", "format": "in the format"}
     pictures = [
         ("accuracy", ("greedy", "sampled")), ("reward, mean of the batch", ("reward",)), ("share of answers", ("thinks", "format")), ("share of dead groups", ("dead",)),
         ("KL (nats per token)", ("kl",)), ("share of clipped tokens", ("clip_fraction",)), ("entropy (nats per token)", ("entropy",)), ("length (tokens)", ("length",)),
@@ -1922,7 +1923,7 @@ def draw_run(axes, history):
     for ax, (title, keys) in zip(axes.flat, pictures):
         ax.clear()
         for key, color, style in zip(keys, (BLUE, ORANGE), ("-", "--")):  # told apart where they coincide
-            ax.plot(*series(history, key), style, color=color, label=key)
+            ax.plot(*series(history, key), style, color=color, label=names.get(key))
         ax.set(title=title, xlabel="RL step", ylim=(0, None))
         ax.title.set_fontsize(9)
         if len(keys) > 1:

@@ -708,10 +708,11 @@ PICTURES = [("share of answers", ("paid", "independent", "tagged")), ("share of 
 
 def draw_curves(axes, history):
     """Eight curves of a diary in six pictures."""
+    names = {"paid": "paid by your verifier", "independent": "right by math-verify", "tagged": "with a tag"}
     for ax, (title, keys) in zip(axes.flat, PICTURES):
         ax.clear()
         for key, style in zip(keys, ("-", "--", ":")):
-            ax.plot([row["step"] for row in history], [row[key] for row in history], style, label=key)
+            ax.plot([row["step"] for row in history], [row[key] for row in history], style, label=names.get(key))
         ax.set(title=title, xlabel="RL step", ylim=(0, None))
         ax.locator_params(axis="x", integer=True)  # there is no half a step
         ax.title.set_fontsize(9)

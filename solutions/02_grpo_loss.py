@@ -773,9 +773,9 @@ for clip in (0.05, 0.1, 0.3, 0.5, 0.7):
 # the ones in which you learn the most. Have you opened the hints? Have you worked one answer of the
 # separating batch by hand?
 #
-# The answer key is [`solutions/02_grpo_loss.ipynb`](../solutions/02_grpo_loss.ipynb) in the course's folder (an
-# instructor may keep it back). For each of the three TODOs it says in four lines how it is done, which line is the
-# core, what it means in mathematics and what it buys in practice. There are several right ways.
+# The answer key is in the folder `solutions` of the course (an instructor may keep it back). For each of the three
+# TODOs it says in four lines how it is done, which line is the core, what it means in mathematics and what it buys in
+# practice. There are several right ways.
 #
 # ---
 

@@ -2685,13 +2685,13 @@ more = {
 failures = failures | more
 memory = {n: saved_bytes(lambda: response_logits(policy, tokens[:n], PROMPT)) / 2**20 for n in (8, 16, 32, 64, 128) if n <= len(tokens)}
 pictures = [
-    ("1 reward flat: dead groups", {"dead groups": (failures["a rare reward"], "dead"), "reward": (failures["a rare reward"], "reward")}),
+    ("1 reward flat: dead groups", {"dead groups": (failures["a rare reward"], "dead"), "reward, as paid": (failures["a rare reward"], "reward")}),
     ("2 reward jumps or collapses", {"lr x 20": (failures["lr x 20"], "reward"), "usual": (usual, "reward")}),
     ("3 KL explodes", {"wrong sign": (failures["wrong sign"], "kl"), "lr x 20": (failures["lr x 20"], "kl"), "usual": (usual, "kl")}),
     ("4 policy barely moves (KL)", {"beta 10": (failures["beta 10"], "kl"), "beta .04": (usual, "kl")}),
     ("5 ratios pile up at the edge", {"clipped, clip .02": (failures["clip .02"], "clip_fraction"), "clipped, clip .2": (usual, "clip_fraction")}),
     ("6 outputs repeat (distinct)", {"always 18": (failures["a reward for 18"], "distinct"), "usual": (usual, "distinct")}),
-    ("7 reward up, truth down", {"reward": (hacked, "reward"), "truth": (hacked, "sampled")}),
+    ("7 reward up, truth down", {"reward, as paid": (hacked, "reward"), "truth": (hacked, "sampled")}),
 ]
 fig, axes = plt.subplots(2, 4, figsize=(12, 5))
 for ax, (title, curves) in zip(axes.flat, pictures):

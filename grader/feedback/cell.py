@@ -13,10 +13,14 @@ from grader.feedback.errors import UNFIT, meaning
 from grader.feedback.naming import agrees, by_mistake, called, candidates, evidence, is_open, sentences
 
 
+class Lines(textwrap.TextWrapper):
+    wordsep_simple_re = re.compile(r"(\s+|(?<=[\u3001\u3002\uff01\uff09\uff0c\uff1a\uff1b\uff1f]))")  # Chinese breaks after a mark too
+
+
 def wrapped(text):
     """A text with its long lines broken (JupyterLab's Validate cuts them at 83 characters); what is indented stays so."""
     lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
-    return "\n".join(textwrap.fill(line, 80, subsequent_indent=i, break_long_words=False, break_on_hyphens=False) for line, i in lines)
+    return "\n".join(Lines(80, subsequent_indent=i, break_long_words=False, break_on_hyphens=False).fill(line) for line, i in lines)
 
 
 class Feedback:

@@ -1916,16 +1916,17 @@ def series(history, key):
 def draw_run(axes, history):
     """Ten curves of a run in eight pictures."""
     pictures = [
-        ("accuracy", ("greedy", "sampled")), ("reward, mean of the batch", ("reward",)), ("share of answers", ("thinks", "format")), ("share of dead groups", ("dead",)),
-        ("KL (nats per token)", ("kl",)), ("share of clipped tokens", ("clip_fraction",)), ("entropy (nats per token)", ("entropy",)), ("length (tokens)", ("length",)),
+        ("accuracy", {"greedy": "greedy answers", "sampled": "sampled answers"}), ("reward, mean of the batch", {"reward": ""}),
+        ("share of answers", {"thinks": "that think", "format": "in the format"}), ("share of dead groups", {"dead": ""}),
+        ("KL (nats per token)", {"kl": ""}), ("share of clipped tokens", {"clip_fraction": ""}), ("entropy (nats per token)", {"entropy": ""}), ("length (tokens)", {"length": ""}),
     ]
-    for ax, (title, keys) in zip(axes.flat, pictures):
+    for ax, (title, curves) in zip(axes.flat, pictures):
         ax.clear()
-        for key, color, style in zip(keys, (BLUE, ORANGE), ("-", "--")):  # told apart where they coincide
-            ax.plot(*series(history, key), style, color=color, label=key)
+        for (key, label), color, style in zip(curves.items(), (BLUE, ORANGE), ("-", "--")):  # told apart where they coincide
+            ax.plot(*series(history, key), style, color=color, label=label)
         ax.set(title=title, xlabel="RL step", ylim=(0, None))
         ax.title.set_fontsize(9)
-        if len(keys) > 1:
+        if len(curves) > 1:
             ax.legend(fontsize=8, frameon=False)
 
 

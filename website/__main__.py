@@ -51,10 +51,13 @@ def build(notebooks: Path, site: Path, work: Path, say=print) -> None:
             nbformat.write(shown, source / f"{name}.ipynb")
         to_root = "../" if folder else ""
         (source / "index.md").write_text(first_page(edition, words[language], language, to_root), encoding="utf-8")
-        shutil.copy(ROOT / "docs" / "run.png", source)
+        own = ROOT / "docs" / f"run.{language}.png"  # with its titles in the language
+        shutil.copy(own if own.exists() else ROOT / "docs" / "run.png", source / "run.png")
         others = [words[each] | {"folder": "" if each == "en" else each + "/", "pages": [*found[each], "search"]} for each in found]
         context = {"to_root": to_root, "languages": others}
-        render(source, html / language, work / "doctrees" / language, words[language], context)
+        shutil.copytree(HERE / "locale", work / "locale", dirs_exist_ok=True)  # Sphinx compiles it where it lies
+        settings = {"html_context": context, "locale_dirs": [str(work / "locale")]}
+        render(source, html / language, work / "doctrees" / language, words[language], settings)
         shutil.move(html / language, new / folder)
         (new / folder / "notebooks").mkdir()
         for name in edition:
@@ -90,16 +93,16 @@ def first_page(edition: dict[str, NotebookNode], words: dict[str, str], language
             f"# {words['title']}",
             words["lead"],
             f'<a class="replay" href="{replay}">{words["replay"]}</a>',
-            f"![{words['picture']}](run.png)",
+            f"````{{container}} plot\n```{{image}} run.png\n:alt: {words['picture']}\n:class: wide\n```\n````",  # wide as a plot
             *(entry(name, learner) for name, learner in edition.items()),
             "```{toctree}\n:hidden:\n\n" + "\n".join(edition) + "\n```\n",
         ]
     )
 
 
-def render(source: Path, target: Path, doctrees: Path, words: dict[str, str], context: dict) -> None:
+def render(source: Path, target: Path, doctrees: Path, words: dict[str, str], settings: dict) -> None:
     """Runs Sphinx; what it warns of is an error."""
-    settings = {"language": words["language"], "html_title": words["title"], "html_context": context}
+    settings = settings | {"language": words["language"], "html_title": words["title"]}
     try:
         with patch_docutils(), docutils_namespace():  # of its own for each language
             app = Sphinx(source, HERE, target, doctrees, "html", confoverrides=settings, status=None, warningiserror=True)

@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 
 from grader.course.metadata import identity
 from grader.course.source import ROOT, SOLUTION, read_course
+from grader.course.translation import read_catalogue
 from tests.conftest import missing
 
 if why := missing("furo", "make extras"):
@@ -146,6 +147,13 @@ def test_another_language_is_a_link_away(phone, address):
     visit(phone, links["zh-CN"])
     assert phone.find_element(By.TAG_NAME, "html").get_attribute("lang") == "zh-CN"
     assert phone.find_element(By.CSS_SELECTOR, '.languages [aria-current="true"]').get_attribute("lang") == "zh-CN"
+
+
+def test_what_the_theme_says_is_in_the_language_of_the_page(site):
+    page = (site / "zh" / "01_advantage.html").read_text(encoding="utf-8")
+    told = [each for each in read_catalogue(ROOT / "website/locale/zh_CN/LC_MESSAGES/sphinx.po") if each.id]
+    assert len(told) > 10 and not [each.id for each in told if each.string not in page]
+    assert not [each.id for each in told if re.search(rf'[>"]\s*{re.escape(each.id.strip())}\s*[<"]', page)]
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

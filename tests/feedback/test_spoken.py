@@ -1,6 +1,7 @@
 """What grading says is said in the language of the hand-in."""
 
 import re
+import time
 
 import pytest
 
@@ -55,6 +56,15 @@ def test_what_a_learner_wrote_stays_as_it_is(language):
     for own in ("ValueError: only what I want; nothing else", "my tensors, numbers", r"a \d backslash \g<1>", "", "  \n\n", "双倍：x is y"):
         assert say(own) == own
     assert say(r"f raised ValueError: \g<2> and \1").endswith(r"ValueError: \g<2> and \1")
+
+
+@of_languages
+@pytest.mark.parametrize("words", ["cell ", "line ", "x raised ", 100 * " raised " + 160 * " (in "])
+def test_words_that_look_like_hundreds_of_sentences_take_no_time(language, words):
+    say = speaker(language, NOTEBOOK.name)
+    began = time.process_time()
+    say((1600 * words)[:1600])
+    assert time.process_time() - began < 1
 
 
 HEAD = "def group_advantages(rewards, group_ids, eps=1e-6):\n    "

@@ -204,7 +204,7 @@ def _check(options: argparse.Namespace) -> int:
             for submission in submissions:
                 results.append((file, judge.judge(submission)))
                 if not options.json:
-                    print(table(results[-1][1], str(file)), flush=True)
+                    print(table(results[-1][1], _name(file)), flush=True)
     if passed_over == len(files) and path.is_dir():
         return _refuse(f"{path}: no notebook (.ipynb) in this folder, and no Python file that defines an exercise")
     if options.json:
@@ -217,7 +217,12 @@ def _check(options: argparse.Namespace) -> int:
 
 def _reason(file: Path, e: Unreadable | OSError) -> str:
     """Why a file cannot be graded, which says its name once, and where it lies."""
-    return f"{file}: {e.strerror if isinstance(e, OSError) else str(e).removeprefix(f'{file.name}: ')}"
+    return f"{_name(file)}: {e.strerror if isinstance(e, OSError) else str(e).removeprefix(f'{file.name}: ')}"
+
+
+def _name(file: Path) -> str:
+    """A file's name on one line: people choose it themselves, and it could look like a line of ours."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(file))
 
 
 def _class_around(path: Path) -> Path | None:
@@ -231,11 +236,14 @@ def _is_python(file: Path) -> bool:
 
 
 def _hand_ins(folder: Path) -> list[Path]:
-    """The notebooks and the Python files in a folder, without what editors, Git and virtual environments keep there."""
+    """The notebooks and the Python files in a folder, without what editors, Git and virtual environments keep there.
+
+    Nor a link to a device, which would be read for ever.
+    """
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and not Path(place, name, "pyvenv.cfg").exists()]
-        found += [Path(place, name) for name in files if name.endswith((".ipynb", ".py"))]
+        found += [path for name in files if name.endswith((".ipynb", ".py")) and (path := Path(place, name)).is_file()]
     return sorted(found)
 
 
@@ -293,10 +301,10 @@ def _challenge(options: argparse.Namespace) -> int:
     ranking, began = [], time.monotonic()
     for count, (file, settings) in enumerate(entries.items(), 1):
         race = referee.race(settings)
-        ranking.append((race.ratio, str(file)))
+        ranking.append((race.ratio, _name(file)))
         left = (time.monotonic() - began) / count * (len(entries) - count)
         each = " ".join(f"{ratio:.2f}" for ratio in race.ratios)
-        print(f"[{count}/{len(entries)}, {left:.0f} s left]  {race.ratio:.2f} of the course's seconds ({each})  {file}", flush=True)
+        print(f"[{count}/{len(entries)}, {left:.0f} s left]  {race.ratio:.2f} of the course's seconds ({each})  {_name(file)}", flush=True)
     if len(ranking) > 1:
         print(
             "\n".join(["\nfastest first", *(f"{place:3}  {ratio:.2f}  {file}" for place, (ratio, file) in enumerate(sorted(ranking), 1))])
@@ -329,7 +337,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs; name 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
     return int(text)
 
 

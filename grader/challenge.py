@@ -75,7 +75,7 @@ def _settings(raw: RawNotebook) -> dict[Any, Any]:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         settings = None
     if not isinstance(settings, dict):
-        raise Unreadable(f"{NAME} is no dict of plain numbers; only numbers are raced, since a function could bring a trained model along")
+        raise Unreadable(f"{NAME} is no dict of plain numbers, as {{'lr': 0.001}} is; a function could bring a trained model along")
     return settings
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from grader.classroom.atomic import write_atomically
 from grader.course.source import ROOT, CourseError, read_course
+from grader.course.trusted import import_torch
 from grader.intake.match import NoExercise, Unreadable, read_python, read_submission
 from grader.judge.verdict import Result, without_repeats
 from grader.sandbox.jail import JailError, layers
@@ -169,7 +170,8 @@ def _check(options: argparse.Namespace) -> int:
     path: Path = options.path
     if not path.exists():
         return _refuse(f"{path}: no such file or folder")
-    from grader.judge.judge import Judge  # here: it brings torch, which the process that writes a gradebook does without
+    import_torch()  # here: the process that writes a gradebook does without
+    from grader.judge.judge import Judge
 
     everything = read_course(ROOT / "solutions")
     ungraded = {notebook.name for notebook in everything if not notebook.graded}
@@ -248,7 +250,8 @@ def _hand_ins(folder: Path) -> list[Path]:
 
 
 def _examine(options: argparse.Namespace) -> int:
-    from grader.examine import CannotExamine, examine  # it brings torch
+    import_torch()
+    from grader.examine import CannotExamine, examine
 
     try:
         found = examine(options.function, options.exercise, read_course(ROOT / "solutions"))
@@ -278,7 +281,7 @@ def _properties(found: Examination) -> str:
 
 
 def _challenge(options: argparse.Namespace) -> int:
-    from grader.challenge import NOTEBOOK, NoSettings, Referee, course_settings, read_settings  # it brings torch
+    from grader.challenge import NOTEBOOK, NoSettings, Referee, course_settings, read_settings
 
     notebook = next(nb for nb in read_course(ROOT / "solutions") if nb.name == NOTEBOOK)
     entries, passed_over, status = {}, 0, 0
@@ -297,6 +300,7 @@ def _challenge(options: argparse.Namespace) -> int:
     print(
         f"{len(entries)} to race, {passed_over} without settings of their own; --seed {seed} races from the same models again", flush=True
     )
+    import_torch()
     referee = Referee(notebook, seed, options.models, lambda line: print(line, file=sys.stderr, flush=True))
     ranking, began = [], time.monotonic()
     for count, (file, settings) in enumerate(entries.items(), 1):

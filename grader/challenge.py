@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
-import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from grader.intake.static_analysis import parsed
 
 NAME = "CHALLENGE"  # the variable that holds them
 NOTEBOOK = "04_train_a_tiny_model"
-MOST = {"steps": 500, "prompts": 256, "answers": 256, "inner_epochs": 16}  # whole numbers; the others are not negative
+MOST = {"steps": 500, "prompts": 256, "answers": 256, "inner_epochs": 16}  # whole numbers of at least 1
+LARGEST = 1000  # of the others; far beyond what trains, and far below what torch cannot hold
 MOST_ANSWERS = 1024  # of a step; bounds its time and memory
 SEEDS = range(1_000, 1_000_000)  # to draw from; the texts of the course tell of smaller ones
 
@@ -60,7 +60,7 @@ def read_settings(data: bytes, name: str, course: Mapping[str, float]) -> dict[s
         raw = read_python_file(data) if name.lower().endswith(".py") else read_file(data)
         settings = _checked(_settings(raw), course)
         if settings == course:
-            raise NoSettings(f"its {NAME} is the course's own, which would race against itself")
+            raise NoSettings(f"its last {NAME} = {{...}} is the course's own, which would race against itself")
         return settings
     except Unreadable as e:
         raise type(e)(f"{name}: {e}") from None
@@ -69,13 +69,13 @@ def read_settings(data: bytes, name: str, course: Mapping[str, float]) -> dict[s
 def _settings(raw: RawNotebook) -> dict[Any, Any]:
     found = [value for cell in raw.cells if cell.code and (value := _assigned(cell.source))]
     if not found:
-        raise NoSettings(f"it assigns nothing to {NAME}; write {NAME} = {{...}}, as notebook 4 does")
+        raise NoSettings(f"no cell that Python can read assigns to {NAME}; write {NAME} = {{...}}, as notebook 4 does")
     try:
         settings = ast.literal_eval(found[-1])
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         settings = None
     if not isinstance(settings, dict):
-        raise Unreadable(f"{NAME} is no dict of plain numbers; only numbers are raced, since a function could bring a trained model along")
+        raise Unreadable(f"{NAME} is no dict of plain numbers, as {{'lr': 0.001}} is; a function could bring a trained model along")
     return settings
 
 
@@ -93,12 +93,10 @@ def _assigned(source: str) -> ast.expr | None:
 def _checked(settings: dict[Any, Any], course: Mapping[str, float]) -> dict[str, float]:
     for name, value in settings.items():
         if name not in course:
-            raise Unreadable(f"{NAME} has {name!r}, which is not raced; it may have {', '.join(course)}")
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if name in MOST and not (number and value == int(value) and 1 <= value <= MOST[name]):
-            raise Unreadable(f"{NAME}[{name!r}] is {_short(value)}; it needs a whole number of 1 to {MOST[name]}")
-        if not (number and value >= 0):
-            raise Unreadable(f"{NAME}[{name!r}] is {_short(value)}; it needs a number that is not negative")
+            raise Unreadable(f"{NAME} has {_short(name)}, which is not raced; it may have {', '.join(course)}")
+        kind, least, most = ("whole number", 1, MOST[name]) if name in MOST else ("number", 0, LARGEST)
+        if type(value) not in (int, float) or not least <= value <= most or (name in MOST and value != int(value)):
+            raise Unreadable(f"{NAME}[{name!r}] is {_short(value)}; it needs a {kind} of {least} to {most}")
     complete = {**course, **{name: int(value) if name in MOST else float(value) for name, value in settings.items()}}
     if complete["prompts"] * complete["answers"] > MOST_ANSWERS:
         raise Unreadable(f"{NAME} asks for more than {MOST_ANSWERS} answers a step; take fewer prompts or answers")

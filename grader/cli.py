@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from grader.classroom.atomic import write_atomically
 from grader.course.source import ROOT, CourseError, read_course
+from grader.course.trusted import import_torch
 from grader.intake.match import NoExercise, Unreadable, read_python, read_submission
 from grader.judge.verdict import Result, without_repeats
 from grader.sandbox.jail import JailError, layers
@@ -169,7 +170,8 @@ def _check(options: argparse.Namespace) -> int:
     path: Path = options.path
     if not path.exists():
         return _refuse(f"{path}: no such file or folder")
-    from grader.judge.judge import Judge  # here: it brings torch, which the process that writes a gradebook does without
+    import_torch()  # here: the process that writes a gradebook does without
+    from grader.judge.judge import Judge
 
     everything = read_course(ROOT / "solutions")
     ungraded = {notebook.name for notebook in everything if not notebook.graded}
@@ -204,7 +206,7 @@ def _check(options: argparse.Namespace) -> int:
             for submission in submissions:
                 results.append((file, judge.judge(submission)))
                 if not options.json:
-                    print(table(results[-1][1], str(file)), flush=True)
+                    print(table(results[-1][1], _name(file)), flush=True)
     if passed_over == len(files) and path.is_dir():
         return _refuse(f"{path}: no notebook (.ipynb) in this folder, and no Python file that defines an exercise")
     if options.json:
@@ -217,7 +219,12 @@ def _check(options: argparse.Namespace) -> int:
 
 def _reason(file: Path, e: Unreadable | OSError) -> str:
     """Why a file cannot be graded, which says its name once, and where it lies."""
-    return f"{file}: {e.strerror if isinstance(e, OSError) else str(e).removeprefix(f'{file.name}: ')}"
+    return f"{_name(file)}: {e.strerror if isinstance(e, OSError) else str(e).removeprefix(f'{file.name}: ')}"
+
+
+def _name(file: Path) -> str:
+    """A file's name on one line: people choose it themselves, and it could look like a line of ours."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(file))
 
 
 def _class_around(path: Path) -> Path | None:
@@ -231,16 +238,20 @@ def _is_python(file: Path) -> bool:
 
 
 def _hand_ins(folder: Path) -> list[Path]:
-    """The notebooks and the Python files in a folder, without what editors, Git and virtual environments keep there."""
+    """The notebooks and the Python files in a folder, without what editors, Git and virtual environments keep there.
+
+    Nor a link to a device, which would be read for ever.
+    """
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and not Path(place, name, "pyvenv.cfg").exists()]
-        found += [Path(place, name) for name in files if name.endswith((".ipynb", ".py"))]
+        found += [path for name in files if name.endswith((".ipynb", ".py")) and (path := Path(place, name)).is_file()]
     return sorted(found)
 
 
 def _examine(options: argparse.Namespace) -> int:
-    from grader.examine import CannotExamine, examine  # it brings torch
+    import_torch()
+    from grader.examine import CannotExamine, examine
 
     try:
         found = examine(options.function, options.exercise, read_course(ROOT / "solutions"))
@@ -270,7 +281,7 @@ def _properties(found: Examination) -> str:
 
 
 def _challenge(options: argparse.Namespace) -> int:
-    from grader.challenge import NOTEBOOK, NoSettings, Referee, course_settings, read_settings  # it brings torch
+    from grader.challenge import NOTEBOOK, NoSettings, Referee, course_settings, read_settings
 
     notebook = next(nb for nb in read_course(ROOT / "solutions") if nb.name == NOTEBOOK)
     entries, passed_over, status = {}, 0, 0
@@ -289,14 +300,15 @@ def _challenge(options: argparse.Namespace) -> int:
     print(
         f"{len(entries)} to race, {passed_over} without settings of their own; --seed {seed} races from the same models again", flush=True
     )
+    import_torch()
     referee = Referee(notebook, seed, options.models, lambda line: print(line, file=sys.stderr, flush=True))
     ranking, began = [], time.monotonic()
     for count, (file, settings) in enumerate(entries.items(), 1):
         race = referee.race(settings)
-        ranking.append((race.ratio, str(file)))
+        ranking.append((race.ratio, _name(file)))
         left = (time.monotonic() - began) / count * (len(entries) - count)
         each = " ".join(f"{ratio:.2f}" for ratio in race.ratios)
-        print(f"[{count}/{len(entries)}, {left:.0f} s left]  {race.ratio:.2f} of the course's seconds ({each})  {file}", flush=True)
+        print(f"[{count}/{len(entries)}, {left:.0f} s left]  {race.ratio:.2f} of the course's seconds ({each})  {_name(file)}", flush=True)
     if len(ranking) > 1:
         print(
             "\n".join(["\nfastest first", *(f"{place:3}  {ratio:.2f}  {file}" for place, (ratio, file) in enumerate(sorted(ranking), 1))])
@@ -329,7 +341,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs; name 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
     return int(text)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.conftest import COURSE
 SOURCE = next(nb for nb in COURSE if nb.name == NOTEBOOK)
 HANDED_OUT = ROOT / "notebooks" / SOURCE.path
 OWN = course_settings(SOURCE)
+RATES = {name: value for name, value in OWN.items() if name != "steps"}
 FASTER = 'CHALLENGE = {"lr": 1e-3, "prompts": 8}'
 
 
@@ -39,7 +41,7 @@ def test_the_settings_are_the_defaults_of_the_run_and_the_race():
 def test_a_notebook_as_it_was_handed_out_does_not_take_part():
     with pytest.raises(NoSettings, match="the course's own"):
         read_settings(HANDED_OUT.read_bytes(), "mine.ipynb", OWN)
-    with pytest.raises(NoSettings, match="assigns nothing to CHALLENGE"):
+    with pytest.raises(NoSettings, match="no cell that Python can read assigns to CHALLENGE"):
         read_settings(hand_in("CHALLENGES = {}", "def f():\n    CHALLENGE = {}"), "mine.ipynb", OWN)
 
 
@@ -65,11 +67,15 @@ def test_the_last_settings_count_and_the_rest_is_the_courses(cells, changed):
         ('dict(__import__("os").environ)', "no dict of plain numbers"),
         ("[1, 2]", "no dict of plain numbers"),
         ("{[]: 1}", "no dict of plain numbers"),
-        ('{"lr": ' + "-" * 90 + "1}", "no dict of plain numbers|not negative"),
+        ('{"lr": ' + "-" * 90 + "1}", "no dict of plain numbers"),
         ('{"learning_rate": 1e-3}', "'learning_rate', which is not raced; it may have lr, "),
         ("{1: 2}", "has 1, which is not raced"),
-        ('{"lr": -1e-3}', "not negative"),
-        ('{"lr": 1e999}', "not negative"),
+        ('{"' + "x" * 9999 + '": 1}', r"has 'x{39}\.\.\., which is not raced"),
+        ('{"lr": -1e-3}', "a number of 0 to 1000"),
+        ('{"lr": 1e999}', "a number of 0 to 1000"),
+        ('{"lr": 1e39}', "a number of 0 to 1000"),  # no number of 32 bits
+        ('{"beta": 1' + "0" * 400 + "}", "a number of 0 to 1000"),  # no float
+        ('{"steps": 1' + "0" * 400 + "}", "whole number of 1 to 500"),
         ('{"lr": "fast"}', "is 'fast'; it needs a number"),
         ('{"beta": None}', "is None; it needs a number"),
         ('{"lr": True}', "is True; it needs a number"),
@@ -127,14 +133,28 @@ def test_a_race_divides_seconds_and_ends_after_four_times_the_courses(names, mon
 
 def test_a_seed_on_which_the_course_does_not_arrive_is_left_out(names, monkeypatch, capsys):
     monkeypatch.setitem(names, "train", made_up(lambda settings: math.inf if settings["lr"] == OWN["lr"] else 1))
-    assert math.isnan(names["race"](OWN | {"lr": 1.0}, [(7, "a model")]))
+    assert math.isnan(names["race"]({"lr": 1.0}, [(7, "a model")]))
     assert "left out" in capsys.readouterr().out
 
 
-def test_a_run_that_was_stopped_by_hand_ends_the_race(names, monkeypatch):
-    monkeypatch.setitem(names, "train", lambda *args, stop, **settings: [{"seconds": 1.0, "greedy": 0.1}])
+def test_settings_that_are_left_out_are_the_courses(names, monkeypatch, capsys):
+    monkeypatch.setitem(names, "train", made_up(lambda settings: 10 if settings == {**RATES, "lr": OWN["lr"]} else 5))
+    assert names["race"]({"lr": 1.0}, [(7, "a model")]) == 0.5
+    assert names["race"]({}, [(7, "a model")]) == 1.0
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("step", [1, 3])  # the first, and the last, behind which there is nothing left to do
+def test_ctrl_c_ends_the_race(names, monkeypatch, capsys, step):
+    def show(live, history):
+        if len(history) == step:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(names["Live"], "show", show)
+    monkeypatch.setitem(names, "COURSE", OWN | {"steps": 3, "prompts": 2, "answers": 2})
     with pytest.raises(KeyboardInterrupt):
-        names["race"](OWN, [(7, "a model")])
+        names["race"]({}, [(7, names["tiny_policy"](0))])
+    assert "Stopped by hand" not in capsys.readouterr().out
 
 
 @pytest.mark.training
@@ -189,6 +209,22 @@ def test_the_fastest_of_a_folder_stands_first(tmp_path, monkeypatch, capsys):
     assert "0.50 of the course's seconds (0.50 0.50)" in out
     assert out.endswith(f"fastest first\n  1  0.25  {tmp_path}/bo.ipynb\n  2  0.50  {tmp_path}/ada.ipynb\n")
     assert not Path("/tmp/nobody_runs_this").exists()
+
+
+def test_a_name_of_several_lines_is_no_line_of_the_ranking(tmp_path, monkeypatch, capsys):
+    for name in (b"slow\n  1  0.01  me.ipynb", b"\xff.ipynb", b"plain.ipynb"):
+        Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_bytes(hand_in(FASTER))
+    _, out, _ = run(monkeypatch, capsys, tmp_path)
+    assert out.count("me.ipynb") == out.count("slow\N{REPLACEMENT CHARACTER}  1  0.01  me.ipynb") == 2
+    assert out.encode()
+
+
+def test_a_link_to_a_device_is_not_read(tmp_path, monkeypatch, capsys):
+    tmp_path.joinpath("good.ipynb").write_bytes(hand_in(FASTER))
+    tmp_path.joinpath("endless.ipynb").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.py")
+    status, out, _ = run(monkeypatch, capsys, tmp_path)
+    assert status == 0 and out.startswith("1 to race, 0 without")
 
 
 def test_in_a_class_the_hand_ins_are_raced_and_not_their_copies(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """`grader check` as a person and as a program use it."""
 
+import importlib
 import json
 import signal
 import sys
@@ -13,6 +14,7 @@ from grader.classroom.commands import new
 from grader.cli import main, table
 from grader.course.build import to_text
 from grader.course.source import ROOT
+from grader.course.trusted import import_torch
 from grader.demo import write_hand_ins
 from grader.feedback.release import answered
 from grader.judge.verdict import Result, Verdict
@@ -178,6 +180,23 @@ def test_a_mistake_in_one_exercise_costs_that_exercise_only(tmp_path, capsys):
     path.write_text(to_text(answered(NOTEBOOK, {wrong.exercise: wrong.source})), encoding="utf-8")
     _, out, _ = run(capsys, "check", path, "--json")
     assert {c["exercise"] for c in json.loads(out)["checks"] if c["points"] is not None and not c["passed"]} == {wrong.exercise}
+
+
+def test_ctrl_c_waits_until_torch_is_there(monkeypatch):
+    there = []
+
+    def slow(name):
+        signal.raise_signal(signal.SIGINT)
+        there.append(name)
+
+    monkeypatch.setattr(importlib, "import_module", slow)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            import_torch()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert there == ["torch"]
 
 
 def test_ctrl_c_in_a_finalizer_is_not_lost(capsys, monkeypatch):

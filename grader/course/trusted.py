@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import linecache
 import resource
 import signal
@@ -21,6 +22,15 @@ def namespace(notebook: Notebook, answers: Mapping[str, str] = {}) -> dict[str, 
     for cell in notebook.of_kind(*REPLAYED):
         execute(answers.get(cell.name, cell.source), names, f"<{notebook.name}:{cell.name}>")
     return names
+
+
+def import_torch() -> None:
+    """Ctrl-C waits for it: in the midst, C++ would end the process in words of its own."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        importlib.import_module("torch")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def execute(source: str, names: dict[str, Any], filename: str) -> None:

@@ -57,6 +57,14 @@ def test_what_a_learner_wrote_stays_as_it_is(language):
     assert say(r"f raised ValueError: \g<2> and \1").endswith(r"ValueError: \g<2> and \1")
 
 
+@of_languages
+@pytest.mark.parametrize("words", ["cell ", "line ", "x raised ", 100 * " raised " + 160 * " (in "])
+def test_words_that_look_like_hundreds_of_sentences_stay_what_they_are(language, words):
+    """Where a pattern tries every way to split them, or a sentence is looked for in each, this takes minutes or ends in an error."""
+    text = (6400 * words)[:6400]
+    assert speaker(language, NOTEBOOK.name)(text).count("raised") >= text.count("raised") - 9
+
+
 SLOW = "never comes back"
 HEAD = "def group_advantages(rewards, group_ids, eps=1e-6):\n    "
 ANSWERS = {

@@ -71,7 +71,7 @@ def grades(directory):
     return (directory / "grades.csv").read_text(encoding="utf-8-sig")
 
 
-@pytest.mark.parametrize("lines", [1, 3, 1 + CLASS])
+@pytest.mark.parametrize("lines", [1, pytest.param(3, marks=pytest.mark.thorough), 1 + CLASS])
 def test_a_command_killed_at_any_moment_goes_on_where_it_was(directory, undisturbed, lines, monkeypatch):
     judge_here(monkeypatch)
     with killed(directory) as command:

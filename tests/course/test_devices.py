@@ -77,6 +77,7 @@ def test_the_device_refuses_what_a_gpu_refuses_and_counts_waits(device):
     assert sum(waits.values()) == 3
 
 
+@pytest.mark.thorough
 def test_the_whole_notebook_runs_on_a_device_with_the_key(device):
     names = {"__name__": "__main__"}
     for part in RUN.cells:

@@ -51,7 +51,7 @@ def functions_of(module):
             yield from (f"{name}.{own}" for own, method in vars(value).items() if inspect.isfunction(method))
 
 
-@pytest.mark.parametrize("gives", ["zero", "its first"])
+@pytest.mark.parametrize("gives", [pytest.param("zero", marks=pytest.mark.thorough), "its first"])
 def test_no_function_of_the_worker_can_be_replaced_to_hide_what_was_changed(gives):
     (patched,) = [h.text for h in HOSTILE_HAND_INS if h.name == "patched_worker"]
     names = [*functions_of(learner_process), *functions_of(protocol)]

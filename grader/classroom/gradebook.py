@@ -94,10 +94,15 @@ class ClassGradebook(Gradebook):
     """nbgrader's gradebook, with indexes for what is looked up for each hand-in: without, it takes the longer the larger the class is."""
 
     def __init__(self, url: str, course: str = "default_course") -> None:
-        super().__init__(url, course)
-        for table, column in LOOKED_UP.items():
-            self.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
-        self.db.commit()
+        try:
+            super().__init__(url, course)
+            for table, column in LOOKED_UP.items():
+                self.db.execute(text(f"CREATE INDEX IF NOT EXISTS ix_{table}_{column} ON {table} ({column})"))
+            self.db.commit()
+        except Exception:  # of a file that is locked or no database: nobody holds what could close it
+            if hasattr(self, "db"):
+                self.close()
+            raise
 
     def enter(self, assignment: str, student: str, nb: NotebookNode, result: Result, rule: BasePlugin, when: datetime | None) -> Marks:
         """Writes a hand-in's scores, comments and late penalty. What a person gave stays, and is to be looked at again.

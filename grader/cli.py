@@ -284,12 +284,12 @@ def _challenge(options: argparse.Namespace) -> int:
     from grader.challenge import NOTEBOOK, NoSettings, Referee, course_settings, read_settings
 
     notebook = next(nb for nb in read_course(ROOT / "solutions") if nb.name == NOTEBOOK)
-    entries, passed_over, status = {}, 0, 0
+    course, entries, passed_over, status = course_settings(notebook), {}, 0, 0
     for path in options.paths:
         folder = path / "submitted" if path.resolve() == _class_around(path) else path
         for file in _hand_ins(folder) if path.is_dir() else [path]:
             try:
-                entries[file] = read_settings(file.read_bytes(), file.name, course_settings(notebook))
+                entries[file] = read_settings(file.read_bytes(), file.name, course)
             except (Unreadable, OSError) as e:
                 passed_over += isinstance(e, NoSettings)
                 if file is path or not isinstance(e, NoSettings):

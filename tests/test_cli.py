@@ -136,7 +136,7 @@ def test_in_a_class_its_own_source_and_seed_are_used(tmp_path, capsys):
     for student, answers in (("anna", {}), ("bo", {"double": "def double(x):\n    return x + 1"})):
         put(directory, student, toy, hand_in_bytes(toy, **answers))
     (tmp_path / "anna.py").write_text(plain(toy))
-    for path in (directory, directory / "submitted/bo", directory / "submitted/bo/01_double/01_double.ipynb"):
+    for path in (directory, directory / "submitted", directory / "submitted/bo", directory / "submitted/bo/01_double/01_double.ipynb"):
         status, out, err = run(capsys, "check", path, "--json")
         found = json.loads(out)
         found = {r["file"].split("submitted/")[1].split("/")[0]: r["points"] for r in (found if isinstance(found, list) else [found])}

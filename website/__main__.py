@@ -41,6 +41,7 @@ def build(notebooks: Path, site: Path, work: Path, say=print) -> None:
     new, html = work / "new", work / "html"
     for old in (new, html):
         shutil.rmtree(old, ignore_errors=True)
+    shutil.copytree(HERE / "locale", work / "locale", dirs_exist_ok=True)  # Sphinx compiles it where it lies
     for language, edition in found.items():
         folder = "" if language == "en" else language + "/"
         source = work / "source" / language
@@ -55,7 +56,6 @@ def build(notebooks: Path, site: Path, work: Path, say=print) -> None:
         shutil.copy(own if own.exists() else ROOT / "docs" / "run.png", source / "run.png")
         others = [words[each] | {"folder": "" if each == "en" else each + "/", "pages": [*found[each], "search"]} for each in found]
         context = {"to_root": to_root, "languages": others}
-        shutil.copytree(HERE / "locale", work / "locale", dirs_exist_ok=True)  # Sphinx compiles it where it lies
         settings = {"html_context": context, "locale_dirs": [str(work / "locale")]}
         render(source, html / language, work / "doctrees" / language, words[language], settings)
         shutil.move(html / language, new / folder)

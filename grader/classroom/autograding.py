@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 
 from grader.classroom.atomic import write_atomically
-from grader.course.metadata import FORM, MACHINERY, identity, unfolded
+from grader.course.metadata import MACHINERY, folded, identity, unfolded
 from grader.course.source import KINDS, Cell, CourseError, Notebook
 from grader.course.translation import LOCALE
 from grader.feedback.table import keep_in
@@ -166,7 +166,7 @@ def _autograded(key: NotebookNode, submission: Submission, result: Result, name:
         known = identity(cell)
         if known.kind in (*KINDS, "text"):
             text = next(own).source  # in the learner's language
-            cell.source = text if unfolded(cell.source) == cell.source else text.replace("# ", FORM, 1)
+            cell.source = text if unfolded(cell.source) == cell.source else folded(text)
         if known.kind == "bring":
             cell.source = BROUGHT
         elif known.name:

@@ -41,6 +41,7 @@ def feedback_page(nb: NotebookNode, student: str, marks: Marks) -> str:
     nb: the autograded notebook.
     """
     heading, question, exercise = "", "", ""
+    language = nb.metadata.grader.get("language", "")  # an earlier version wrote none
     exercises: dict[str, dict[str, Any]] = {}
     written = []
     for cell in nb.cells:
@@ -69,8 +70,8 @@ def feedback_page(nb: NotebookNode, student: str, marks: Marks) -> str:
     waiting = sum(value for name, value in points.items() if marks.scores[name] is None)
     return _template("feedback.html").render(
         title=heading,
-        language=nb.metadata.grader.language.replace("_", "-"),
-        say=speaker(nb.metadata.grader.language, nb.metadata.grader.notebook),
+        language=language.replace("_", "-"),
+        say=speaker(language, nb.metadata.grader.notebook),
         student=student,
         marks=marks,
         read=sum(points.values()) - waiting,

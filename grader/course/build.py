@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.preprocessors import CheckCellMetadata, ClearHiddenTests, ClearOutput, ClearSolutions, ComputeChecksums, LockCells
 
-from grader.course.metadata import FORM, MACHINERY, MACHINERY_SOURCES, cell_metadata, identity
+from grader.course.metadata import MACHINERY, MACHINERY_SOURCES, cell_metadata, folded, identity
 from grader.course.source import ROOT, Cell, Notebook
 from grader.course.texts import of_markdown, replaced
 from grader.course.translation import translator
@@ -53,7 +53,7 @@ def answer_key(notebook: Notebook, feedback: str, pictures: str = "") -> Noteboo
     ]
     for check in rest:
         if identity(check).kind == "check":
-            check.source = check.source.replace("# ", FORM, 1)
+            check.source = folded(check.source)
             _folded(check)
     return new_notebook(
         cells=[first, opening, *draws, speaks, *rest, closing, score] if notebook.graded else [first, launch, *draws, *rest],

@@ -77,6 +77,11 @@ def notebook_name(document: Mapping[str, Any]) -> str:
     return _text(_dict(_dict(document.get("metadata")).get("grader")).get("notebook"))
 
 
+def folded(source: str) -> str:
+    """The text of a check, its title as that of a form."""
+    return source.replace("# ", FORM, 1)
+
+
 def unfolded(source: str) -> str:
     """The text of a cell as it was before its title became that of a form."""
     return source.replace(FORM, "# ")

@@ -39,6 +39,7 @@ def read_catalogue(path: Path) -> Catalog:
         raise CourseError(f"{path}: not a catalogue of gettext's ({e})") from None
 
 
+@functools.cache
 def entries(language: str, name: str) -> list[tuple[str, str, bool]]:
     """(text, translation, whether it is an f-string's) of each text of a catalogue that is translated; none without a catalogue."""
     path = LOCALE / language / f"{name}.po"

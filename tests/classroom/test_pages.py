@@ -236,4 +236,6 @@ def test_a_page_speaks_the_language_of_the_hand_in(language, monkeypatch):
     assert soup.html["lang"] == language.replace("_", "-")
     for tag in soup.find_all(["style", "code", "pre"]):
         tag.decompose()
+    del nb.metadata.grader["language"]  # as an earlier version left it
+    assert '<html lang="en">' in feedback_page(nb, "ada", Marks(scores))
     assert len(soup.find_all(class_="bad")) > 3 and not re.findall(r"\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b", soup.body.text)
